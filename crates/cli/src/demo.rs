@@ -2,13 +2,13 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use tidegate_core::capacity::Phase;
 use tidegate_gateway::server::{Server, Source};
 use tidegate_lab::demo::{self, DemoOptions as LabOptions, GateEstimate, Gatekeeper, RunningGate};
+use tidegate_lab::scratch::Scratch;
 use tidegate_settings::Settings;
 
 use crate::results::exit;
@@ -58,12 +58,12 @@ struct RealGate;
 impl Gatekeeper for RealGate {
     fn start(&self, origin: SocketAddr) -> io::Result<RunningGate> {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let state = Scratch::new()?;
+        let state = Scratch::new("demo").map_err(|(_, error)| error)?;
         let mut settings = Settings::default();
         settings.origin.replicas = vec![origin.to_string()];
         settings.listen.http = loopback;
         settings.listen.admin = loopback;
-        settings.room.state_dir = Some(state.0.clone());
+        settings.room.state_dir = Some(state.path().to_owned());
         let server = Server::start(settings, Source::default()).map_err(io::Error::other)?;
         let (addr, admin) = (server.http(), server.admin());
         let control = server.control().clone();
@@ -80,23 +80,5 @@ impl Gatekeeper for RealGate {
             drop(state);
         });
         Ok(RunningGate { addr, admin, estimate, stop })
-    }
-}
-
-/// A temporary directory, removed at the end of the demonstration.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> io::Result<Self> {
-        let name = format!("tidegate-demo-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

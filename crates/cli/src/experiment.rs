@@ -11,8 +11,8 @@ use tidegate_lab::experiment::expect::breaches;
 use tidegate_lab::experiment::play::Player;
 use tidegate_lab::experiment::report::Report;
 use tidegate_lab::experiment::{Experiment, catalog, output, seeds};
+use tidegate_lab::load::on_interrupt;
 use tidegate_lab::outcome::Way;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::parse::MAX_SEED;
 use crate::results::{directory, say};
@@ -191,10 +191,12 @@ fn run(options: &RunOptions) -> ExitCode {
     if let Some(Err(why)) = options.out.as_deref().map(directory) {
         return fail(&format!("--out: {why}"));
     }
-    let stop = match stop_on_signals() {
-        Ok(stop) => stop,
-        Err(error) => return fail(&format!("cannot watch for signals: {error}")),
-    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    // The run under way is broken off, its processes are ended and what has been measured is printed.
+    if let Err(error) = on_interrupt(move |_| flag.store(true, Ordering::Relaxed)) {
+        return fail(&format!("cannot watch for signals: {error}"));
+    }
     let quiet = options.quiet;
     let mut tell = |line: &str| {
         if !quiet {
@@ -242,30 +244,4 @@ fn said(done: Result<(), String>, code: ExitCode) -> ExitCode {
 fn fail(why: &str) -> ExitCode {
     eprintln!("tidegate: {why}");
     ExitCode::from(2)
-}
-
-/// A flag that SIGINT and SIGTERM raise: the run under way is broken off, its processes are ended and what
-/// has been measured is printed. A second signal ends this process at once; the kernel ends its children.
-fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut term, mut int) = {
-        let _in = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
-    };
-    let flag = Arc::clone(&stop);
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        runtime.block_on(async move {
-            loop {
-                tokio::select! {
-                    _ = term.recv() => {}
-                    _ = int.recv() => {}
-                }
-                if flag.swap(true, Ordering::Relaxed) {
-                    std::process::exit(130);
-                }
-            }
-        });
-    })?;
-    Ok(stop)
 }

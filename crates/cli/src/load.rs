@@ -152,10 +152,8 @@ fn scenario(args: &LoadArgs) -> Result<Scenario, String> {
     let mut scenario =
         Scenario::load_with(Path::new(&args.what), &overrides).map_err(|mistakes| mistakes.to_string())?;
     if let (Some(rate), Some(lasts)) = (args.rate, &args.lasts) {
-        let arrivals = [
-            ("arrivals.phase.0.rate".to_owned(), rate.to_string()),
-            ("arrivals.phase.0.for".to_owned(), lasts.clone()),
-        ];
+        let rate = ("arrivals.phase.0.rate".to_owned(), rate.to_string());
+        let arrivals = [rate, ("arrivals.phase.0.for".to_owned(), lasts.clone())];
         let flat = Scenario::parse(ONE_PHASE, "load", Path::new(""), &arrivals);
         scenario.arrivals = flat.map_err(|mistakes| mistakes.to_string())?.arrivals;
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, value_parser};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_gateway::base::clock::Clock;
 use tidegate_lab::crowd::Crowd;
 use tidegate_lab::html;
@@ -106,17 +106,10 @@ fn play_one(args: &SimArgs, scenario: &Scenario) -> Result<ExitCode, String> {
     if args.json {
         let mut object = serde_json::to_value(&ended.outcome).map_err(|e| e.to_string())?;
         object["digest"] = json!(format!("{:016x}", ended.digest));
-        let violations: Vec<_> = ended
-            .violations
-            .iter()
-            .map(|v| json!({"at_us": v.at_us, "rule": v.rule, "what": v.what}))
-            .collect();
-        object["violations"] = json!(violations);
-        if args.timing {
-            object["wall_s"] = json!(wall_s);
-            object["events_per_s"] = json!(ended.events as f64 / wall_s);
-        }
-        say(format_args!("{object}\n"))?;
+        let violations = ended.violations.iter();
+        let violations = violations.map(|v| json!({"at_us": v.at_us, "rule": v.rule, "what": v.what}));
+        object["violations"] = violations.collect();
+        say_json(args, object, ended.events, wall_s)?;
     } else {
         say(table(&ended))?;
     }
@@ -140,15 +133,11 @@ fn play_many(args: &SimArgs, scenario: &Scenario, seeds: RangeInclusive<u64>) ->
     let wall_s = clock.now().since(began).as_secs_f64();
     let broken: Vec<u64> = report.broken().map(|(seed, _)| *seed).collect();
     if args.json {
-        let mut object = json!({
+        let object = json!({
             "name": scenario.name, "seeds": [seeds.start(), seeds.end()], "faults": args.faults, "events": report.events,
             "digest": format!("{:016x}", report.digest), "broken": broken, "rules": rules(&report),
         });
-        if args.timing {
-            object["wall_s"] = json!(wall_s);
-            object["events_per_s"] = json!(report.events as f64 / wall_s);
-        }
-        say(format_args!("{object}\n"))?;
+        say_json(args, object, report.events, wall_s)?;
     } else {
         let (runs, count) = (report.runs.len(), broken.len());
         say(format_args!(
@@ -169,8 +158,16 @@ fn play_many(args: &SimArgs, scenario: &Scenario, seeds: RangeInclusive<u64>) ->
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
 }
 
+fn say_json(args: &SimArgs, mut object: Value, events: u64, wall_s: f64) -> Result<(), String> {
+    if args.timing {
+        object["wall_s"] = json!(wall_s);
+        object["events_per_s"] = json!(events as f64 / wall_s);
+    }
+    say(format_args!("{object}\n"))
+}
+
 /// How many seeds broke each rule.
-fn rules(report: &SweepReport) -> serde_json::Value {
+fn rules(report: &SweepReport) -> Value {
     let mut count = std::collections::BTreeMap::<&str, u64>::new();
     for (_, run) in report.broken() {
         let mut rules: Vec<_> = run.violations.iter().map(|violation| violation.rule).collect();
@@ -194,8 +191,5 @@ fn write_files(args: &SimArgs, ended: &SimRun) -> Result<(), String> {
         write(&dir.join("outcome.json"), &text)?;
         write(&dir.join("series.csv"), &ended.outcome.csv())?;
     }
-    match &args.html {
-        Some(file) => write(file, &html::page(&[&ended.outcome])),
-        None => Ok(()),
-    }
+    args.html.as_ref().map_or(Ok(()), |file| write(file, &html::page(&[&ended.outcome])))
 }

@@ -8,7 +8,7 @@
 //!
 //! Nothing is sent anywhere but to the host that the user named: see [`Place`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use crate::answer::wants_body;
@@ -172,7 +173,7 @@ impl Client {
     }
 
     fn take_idle(&self, port: u16) -> Option<Sender> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         let (_, pool) = idle.iter_mut().find(|(of, _)| *of == port)?;
         std::iter::from_fn(|| pool.pop()).find(|connection| !connection.is_closed())
     }
@@ -181,7 +182,7 @@ impl Client {
         if self.connections == Connections::Fresh || connection.is_closed() {
             return;
         }
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         match idle.iter_mut().find(|(of, _)| *of == port) {
             Some((_, pool)) if pool.len() < MAX_IDLE => pool.push(connection),
             Some(_) => {}

@@ -19,7 +19,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process, Scenario};
+use crate::scenario::{Arrivals, ClosedLoop, Kind, Phase, Process, Scenario, Shape};
 use crate::split_mix::{GOLDEN, mix};
 
 mod line;
@@ -137,7 +137,9 @@ impl Iterator for Crowd {
         // SplitMix64: the n-th output of a generator that can be asked for any n.
         let seed = mix(self.seed.wrapping_add(self.count.wrapping_mul(GOLDEN)));
         let (at, kind) = match &mut self.source {
-            Source::Phases(arrivals) => (arrivals.next()?, arrivals.kind(seed)),
+            Source::Phases(arrivals) => {
+                (arrivals.next()?, drawn(&arrivals.phases[arrivals.index].shares, seed))
+            }
             Source::Log { arrivals, speed, .. } => {
                 let arrival = arrivals.next()?;
                 let at = (arrival.at_us as f64 * 1e3 / *speed) as u64;
@@ -195,8 +197,9 @@ impl PhasedArrivals {
             shares: cumulated(if phase.mix.is_empty() { weights } else { &phase.mix }),
         };
         let phases: Vec<_> = phases.iter().map(ready).collect();
-        let round: f64 = phases.iter().map(|s| RateCurve::new(&s.phase).expected()).sum();
-        let curve = phases.first().map_or(RateCurve::NOBODY, |s| RateCurve::new(&s.phase));
+        let round: f64 = phases.iter().map(|s| RateCurve::new(&s.phase).expected).sum();
+        let nobody = Phase { rate: Shape::Flat(0.0), lasts: Duration::ZERO, mix: Vec::new() };
+        let curve = RateCurve::new(phases.first().map_or(&nobody, |s| &s.phase));
         Self {
             rng: StdRng::seed_from_u64(seed),
             process,
@@ -231,17 +234,13 @@ impl PhasedArrivals {
         if self.ends_ns == u64::MAX {
             return None;
         }
-        self.due -= self.curve.expected();
+        self.due -= self.curve.expected;
         self.index = (self.index + 1) % self.phases.len();
         let next = &self.phases[self.index];
         self.starts_ns = self.ends_ns;
         self.ends_ns = self.starts_ns.saturating_add(next.lasts_ns);
         self.curve = RateCurve::new(&next.phase);
         Some(())
-    }
-
-    fn kind(&self, seed: u64) -> u32 {
-        drawn(&self.phases[self.index].shares, seed)
     }
 }
 
@@ -261,13 +260,11 @@ fn fraction(salted: u64) -> f64 {
 fn cumulated(weights: &[f64]) -> Box<[f64]> {
     let whole: f64 = weights.iter().sum();
     let mut sum = 0.0;
-    let mut shares: Box<[f64]> = weights
-        .iter()
-        .map(|weight| {
-            sum += weight;
-            sum / whole
-        })
-        .collect();
+    let share = |weight: &f64| {
+        sum += weight;
+        sum / whole
+    };
+    let mut shares: Box<[f64]> = weights.iter().map(share).collect();
     if let Some(last) = weights.iter().rposition(|weight| *weight > 0.0) {
         shares[last..].fill(1.0);
     }

@@ -136,7 +136,8 @@ impl Drop for Stage {
 /// Runs both halves and leaves the second one's origin and gate running.
 pub fn compare(options: DemoOptions, gatekeeper: &dyn Gatekeeper) -> Result<(DemoReport, Stage), DemoError> {
     check(&options)?;
-    let law = law(&options);
+    // The default pool, its service time set so that it takes `capacity`.
+    let law = OriginSpec::pool(10, Duration::from_secs_f64(10.0 / options.capacity), 128, 0.01);
     let crowd_lasts = Duration::from_secs_f64(options.crowd_secs);
     let crowd = flash(&options, options.factor * options.capacity, crowd_lasts);
 
@@ -178,29 +179,19 @@ fn url(addr: SocketAddr) -> String {
 }
 
 fn check(options: &DemoOptions) -> Result<(), DemoError> {
-    let wrong = |name, expected, got| Err(DemoError::Option { name, expected, got });
     let DemoOptions { factor, capacity, crowd_secs, no_shows, .. } = *options;
-    if !(0.01..=1000.0).contains(&factor) {
-        return wrong("factor", "0.01 to 1000", factor);
+    let visitors = factor * capacity * crowd_secs;
+    let bounds = [
+        ("factor", "0.01 to 1000", factor, 0.01..=1000.0),
+        ("capacity", "1 to 10000 requests per second", capacity, 1.0..=10_000.0),
+        ("crowd length", "0.1 to 3600 seconds", crowd_secs, 0.1..=3600.0),
+        ("no-shows", "a share from 0 to 1", no_shows, 0.0..=1.0),
+        ("visitors", "factor × capacity × crowd length up to 1,000,000", visitors, 0.0..=MAX_VISITORS),
+    ];
+    match bounds.into_iter().find(|(.., got, allowed)| !allowed.contains(got)) {
+        Some((name, expected, got, _)) => Err(DemoError::Option { name, expected, got }),
+        None => Ok(()),
     }
-    if !(1.0..=10_000.0).contains(&capacity) {
-        return wrong("capacity", "1 to 10000 requests per second", capacity);
-    }
-    if !(0.1..=3600.0).contains(&crowd_secs) {
-        return wrong("crowd length", "0.1 to 3600 seconds", crowd_secs);
-    }
-    if !(0.0..=1.0).contains(&no_shows) {
-        return wrong("no-shows", "a share from 0 to 1", no_shows);
-    }
-    match factor * capacity * crowd_secs {
-        visitors if visitors <= MAX_VISITORS => Ok(()),
-        visitors => wrong("visitors", "factor × capacity × crowd length up to 1,000,000", visitors),
-    }
-}
-
-/// The default pool, its service time set so that it takes `capacity`.
-fn law(options: &DemoOptions) -> OriginSpec {
-    OriginSpec::pool(10, Duration::from_secs_f64(10.0 / options.capacity), 128, 0.01)
 }
 
 fn raise(law: OriginSpec, gatekeeper: &dyn Gatekeeper) -> Result<Stage, DemoError> {

@@ -65,12 +65,10 @@ impl Dist {
         let seconds = match *self {
             Self::Fixed(time) => time,
             Self::Uniform(low, high) => low + (high - low) * rng.random::<f64>(),
-            Self::Exponential(mean) => mean * Distribution::<f64>::sample(&Exp1, rng),
-            Self::ExponentialUpTo(mean, most) => most.min(mean * Distribution::<f64>::sample(&Exp1, rng)),
-            Self::Normal(mean, sd) => mean + sd * Distribution::<f64>::sample(&StandardNormal, rng),
-            Self::LogNormal(median, sigma) => {
-                median * (sigma * Distribution::<f64>::sample(&StandardNormal, rng)).exp()
-            }
+            Self::Exponential(mean) => mean * drawn(Exp1, rng),
+            Self::ExponentialUpTo(mean, most) => most.min(mean * drawn(Exp1, rng)),
+            Self::Normal(mean, sd) => mean + sd * drawn(StandardNormal, rng),
+            Self::LogNormal(median, sigma) => median * (sigma * drawn(StandardNormal, rng)).exp(),
             Self::Bimodal { short, long, share } => {
                 if rng.random::<f64>() < share {
                     long
@@ -97,6 +95,10 @@ impl Dist {
         };
         Duration::from_secs_f64(seconds.clamp(0.0, MAX_TIME.as_secs_f64()))
     }
+}
+
+fn drawn(law: impl Distribution<f64>, rng: &mut impl Rng) -> f64 {
+    law.sample(rng)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

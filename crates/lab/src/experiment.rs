@@ -21,19 +21,16 @@ use crate::scenario::{Mistakes, Scenario};
 use crate::tournament::Tournament;
 
 pub mod catalog;
-pub mod formula;
-mod read;
-
 mod child;
+pub mod expect;
+pub mod formula;
 mod gate_watch;
 pub(crate) mod known;
-pub mod play;
-mod real;
-
-pub mod expect;
-
 pub mod output;
 mod page;
+pub mod play;
+mod read;
+mod real;
 pub mod report;
 mod standings;
 
@@ -97,9 +94,8 @@ pub struct Sweep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     pub name: String,
-    /// Its unit; `1` for shares and ratios.
+    /// `1` for shares and ratios.
     pub unit: String,
-    /// The paper's value, if it gives one.
     pub paper: Option<f64>,
     pub of: Formula,
 }
@@ -136,12 +132,18 @@ impl Experiment {
 
     /// The scenario of a run, of a sweep at the given value.
     pub fn scenario(&self, run: &Run, value: Option<f64>) -> Result<Scenario, Mistakes> {
-        let ScenarioText { name, text, dir } = &self.source;
-        let mut scenario = Scenario::parse(text, &format!("{name}.toml"), dir, &run.settings(value))?;
+        let mut scenario = self.source.scenario(&run.settings(value))?;
         if !run.gate {
             scenario.gate = None;
         }
         Ok(scenario)
+    }
+}
+
+impl ScenarioText {
+    /// The scenario with these keys set.
+    pub(crate) fn scenario(&self, set: &[(String, String)]) -> Result<Scenario, Mistakes> {
+        Scenario::parse(&self.text, &format!("{}.toml", self.name), &self.dir, set)
     }
 }
 
@@ -155,9 +157,7 @@ impl Run {
 
     /// The values to play it at: one that is none, unless it is a sweep.
     pub fn values(&self) -> Vec<Option<f64>> {
-        match &self.sweep {
-            Some(sweep) => sweep.values.iter().copied().map(Some).collect(),
-            None => vec![None],
-        }
+        let sweep = |sweep: &Sweep| sweep.values.iter().copied().map(Some).collect();
+        self.sweep.as_ref().map_or_else(|| vec![None], sweep)
     }
 }

@@ -16,46 +16,35 @@
 
 #![allow(missing_docs, reason = "names say what most items are; docs are for what they cannot say")]
 
-pub mod dist;
-pub mod scenario;
-
-pub mod limits;
-pub mod model;
-pub mod origin;
-
-pub mod crowd;
-
 pub mod answer;
-pub mod visitor;
-pub mod visitor_events;
-
-pub mod cookie_jar;
-
-mod escape;
-mod slab;
-mod split_mix;
-mod stats;
-mod times;
-pub mod wheel;
-
-pub mod oracle;
-pub mod sim;
-
 pub mod arena;
-
 pub mod client;
-pub mod load;
-pub mod tally;
-
+pub mod cookie_jar;
+pub mod crowd;
+pub mod demo;
+pub mod dist;
+mod escape;
+pub mod experiment;
 pub mod html;
+pub mod limits;
+pub mod load;
+pub mod model;
+pub mod oracle;
+pub mod origin;
 pub mod outcome;
 pub mod plot;
-
 pub mod progress;
 pub mod report;
-
-pub mod demo;
-
+pub mod scenario;
+pub mod scratch;
+pub mod sim;
+mod slab;
+mod split_mix;
+mod spread;
+mod stats;
+pub mod tally;
+mod times;
 pub mod tournament;
-
-pub mod experiment;
+pub mod visitor;
+pub mod visitor_events;
+pub mod wheel;

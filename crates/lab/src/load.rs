@@ -41,7 +41,7 @@ mod vitals;
 pub use check::Implausible;
 pub use probe::probe;
 pub use script::BadStep;
-pub use stop::Stop;
+pub use stop::{Stop, on_interrupt};
 
 use engine::{Engine, Report};
 use script::Script;

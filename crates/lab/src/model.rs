@@ -64,7 +64,6 @@ use disturbances::Disturbances;
 use fate::Fates;
 use pace::{NEVER, Pace};
 pub use paths::{Paths, path_index};
-use share::Shared;
 use slab::{Line, Place, Slab};
 use stage::StageState;
 pub use stage::StageStats;
@@ -333,7 +332,7 @@ impl Model {
             (work, due) = (ends, Due::Server(ends, slot));
         }
         for index in &self.sharing {
-            let shared = self.stages[*index as usize].shared.as_ref().map_or(NEVER, Shared::due);
+            let shared = self.stages[*index as usize].shared.as_ref().map_or(NEVER, |shared| shared.due);
             if shared < work {
                 (work, due) = (shared, Due::Shared(*index));
             }
@@ -382,7 +381,7 @@ impl Model {
 
     /// Speed in force as of the last request: nothing in a pause, less than was set beside a neighbour.
     pub fn pace(&self) -> f64 {
-        self.pace.speed()
+        self.pace.speed
     }
 
     #[inline]

@@ -23,8 +23,6 @@
 //! The oracle keeps its own accounts and reads the core's only to compare. It decides nothing, and nothing
 //! depends on it.
 
-use std::time::Duration;
-
 use tidegate_core::admission::Position;
 use tidegate_core::room::{TicketStatus, Wait};
 use tidegate_core::ticket::Ticket;
@@ -34,7 +32,7 @@ use crate::model::Stats;
 use crate::scenario::Scenario;
 use crate::sim::process::GateProcess;
 use crate::sim::trace::{STEPS_SHOWN, Trace};
-use crate::visitor_events::{End, Noted};
+use crate::visitor_events::Noted;
 
 mod admission;
 pub mod calm;
@@ -60,6 +58,10 @@ const MAX_VIOLATIONS: usize = 10;
 
 /// A finding: the rule, and what was expected and found.
 pub(crate) type Finding = Result<(), (&'static str, String)>;
+
+fn require(holds: bool, rule: &'static str, what: impl FnOnce() -> String) -> Finding {
+    if holds { Ok(()) } else { Err((rule, what())) }
+}
 
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
@@ -117,32 +119,28 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn entered(&mut self, entry: Entry, processes: &[GateProcess], now_us: u64) {
-        if !self.is_on {
-            return;
+    /// Checks a rule while the oracle is on.
+    fn apply(&mut self, rule: impl FnOnce(&mut Self) -> Finding) {
+        if self.is_on {
+            let finding = rule(self);
+            self.expect(finding);
         }
-        let turn = match &entry {
-            Entry::Ticket { ticket, process } => self.schedule.redeemed(ticket, *process, processes, now_us),
-            _ => Ok(()),
-        };
-        let finding = self.flow.entered(&entry, processes, now_us);
-        self.expect(turn);
-        self.expect(finding);
+    }
+
+    pub(crate) fn entered(&mut self, entry: Entry, processes: &[GateProcess], now_us: u64) {
+        if let Entry::Ticket { ticket, process } = &entry {
+            self.apply(|oracle| oracle.schedule.redeemed(ticket, *process, processes, now_us));
+        }
+        self.apply(|oracle| oracle.flow.entered(&entry, processes, now_us));
     }
 
     /// Tokengen redeemed a ticket and sends its visitor on.
     pub(crate) fn sent_on(&mut self, ticket: &Ticket, processes: &[GateProcess], now_us: u64) {
-        if self.is_on {
-            let finding = self.schedule.redeemed(ticket, 0, processes, now_us);
-            self.expect(finding);
-        }
+        self.apply(|oracle| oracle.schedule.redeemed(ticket, 0, processes, now_us));
     }
 
     pub(crate) fn called_used(&mut self, ticket: &Ticket, process: usize) {
-        if self.is_on {
-            let finding = self.schedule.called_used(ticket, process);
-            self.expect(finding);
-        }
+        self.apply(|oracle| oracle.schedule.called_used(ticket, process));
     }
 
     pub(crate) fn gave_back(&mut self, ticket: &Ticket) {
@@ -163,35 +161,30 @@ impl Oracle {
         processes: &[GateProcess],
         now_us: u64,
     ) {
-        if !self.is_on {
-            return;
-        }
-        let finding = if position == Position::Kept {
-            self.calm.news(guest);
-            self.schedule.kept(ticket, wait, process, processes, now_us)
-        } else if ticket.wait.is_zero() && position == Position::Replaced {
-            Ok(())
-        } else if ticket.wait.is_zero() {
-            Err(("turn", format!("{ticket:?} is promised, but the schedule has no say in a ticket for now")))
-        } else {
-            let is_undisturbed = self.calm.is_undisturbed();
-            let told = self.calm.promised(guest, wait, processes, now_us);
-            self.expect(told);
-            self.schedule.promised(ticket, is_undisturbed, processes, now_us)
-        };
-        self.expect(finding);
+        self.apply(|oracle| {
+            if position == Position::Kept {
+                oracle.calm.news(guest);
+                return oracle.schedule.kept(ticket, wait, process, processes);
+            }
+            if ticket.wait.is_zero() {
+                return require(position == Position::Replaced, "turn", || {
+                    format!("{ticket:?} is promised, but the schedule has no say in a ticket for now")
+                });
+            }
+            let is_undisturbed = oracle.calm.is_undisturbed();
+            let told = oracle.calm.promised(guest, wait, processes, now_us);
+            oracle.expect(told);
+            oracle.schedule.promised(ticket, is_undisturbed, processes, now_us)
+        });
     }
 
     /// A part of a page got a position, for which no visitor will come back.
     pub(crate) fn part_waits(&mut self, ticket: &Ticket, processes: &[GateProcess], now_us: u64) {
-        if self.is_on {
-            let is_undisturbed = self.calm.is_undisturbed();
-            let finding = self.schedule.promised(ticket, is_undisturbed, processes, now_us);
-            self.expect(finding);
-        }
+        self.apply(|oracle| {
+            oracle.schedule.promised(ticket, oracle.calm.is_undisturbed(), processes, now_us)
+        });
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
     pub(crate) fn looked(
         &mut self,
         guest: u32,
@@ -200,18 +193,15 @@ impl Oracle {
         look: &TicketStatus,
         is_usable: bool,
         processes: &[GateProcess],
-        now_us: u64,
     ) {
-        if !self.is_on {
-            return;
-        }
         if !is_usable {
-            self.calm.held(guest);
+            self.held(guest);
         }
         if let TicketStatus::Wait(wait) = look {
-            self.calm.news(guest);
-            let finding = self.schedule.kept(ticket, wait, process, processes, now_us);
-            self.expect(finding);
+            self.apply(|oracle| {
+                oracle.calm.news(guest);
+                oracle.schedule.kept(ticket, wait, process, processes)
+            });
         }
     }
 
@@ -229,18 +219,14 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted, now: Duration) {
-        if !self.is_on {
-            return;
-        }
-        let finding = self.calm.noted(guest, kind, noted, now);
-        self.expect(finding);
+    pub(crate) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted) {
+        self.apply(|oracle| oracle.calm.noted(guest, kind, noted));
     }
 
-    pub(crate) fn left(&mut self, guest: u32, end: End, holds_ticket: bool) {
+    pub(crate) fn left(&mut self, guest: u32) {
         if self.is_on {
             self.sessions.over(guest);
-            self.calm.left(guest, end, holds_ticket);
+            self.calm.held(guest);
         }
     }
 
@@ -260,16 +246,10 @@ impl Oracle {
     }
 
     pub(crate) fn second(&mut self, now_us: u64, processes: &[GateProcess], origin: &Stats) {
-        if !self.is_on {
-            return;
-        }
         let is_calm = self.calm.is_calm(now_us);
-        let flow = self.flow.second(processes, is_calm, now_us);
-        let calm = self.calm.second(processes, now_us);
-        let books = books_of(origin);
-        for finding in [flow, calm, books] {
-            self.expect(finding);
-        }
+        self.apply(|oracle| oracle.flow.second(processes, is_calm, now_us));
+        self.apply(|oracle| oracle.calm.second(processes, now_us));
+        self.apply(|_| books_of(origin));
     }
 
     pub(crate) fn disturbed(&mut self, now_us: u64) {
@@ -279,7 +259,7 @@ impl Oracle {
 
     /// Reports from tokencheck to tokengen are lost from now on, or no longer.
     pub(crate) fn link_changed(&mut self, now_us: u64) {
-        self.calm.link_changed(now_us);
+        self.calm.disturbed(now_us);
         self.schedule.disturbed();
     }
 
@@ -309,8 +289,7 @@ impl Oracle {
             return;
         }
         if let Some(process) = processes.last().filter(|_| !self.is_down) {
-            let finding = self.queue.check(&process.gate, requests);
-            self.expect(finding);
+            self.apply(|oracle| oracle.queue.check(&process.gate, requests));
         }
         if !self.found.is_empty() {
             self.write_up(now_us, trace);
@@ -345,29 +324,22 @@ impl Oracle {
             return;
         }
         self.expect(books_of(origin));
-        let waits = self.calm.run_is_over();
-        self.expect(waits);
-        if !at_deadline && origin.present() > 0 {
-            self.found.push(("ledger", format!("{} requests are left at the origin", origin.present())));
-        }
+        self.apply(|oracle| oracle.calm.run_is_over());
+        self.apply(|_| {
+            let left = origin.present();
+            require(at_deadline || left == 0, "ledger", || format!("{left} requests are left at the origin"))
+        });
         if let (Some(process), false) = (processes.last(), at_deadline) {
             let totals = process.gate.totals();
-            if totals.queued > 0 || totals.in_flight > 0 {
-                let (queued, in_flight) = (totals.queued, totals.in_flight);
-                self.found.push((
-                    "ledger",
-                    format!("nobody is left, but {queued} queue and {in_flight} are in flight"),
-                ));
-            }
+            let (queued, in_flight) = (totals.queued, totals.in_flight);
+            self.expect(require(queued == 0 && in_flight == 0, "ledger", || {
+                format!("nobody is left, but {queued} queue and {in_flight} are in flight")
+            }));
         }
         self.write_up(now_us, trace);
     }
 }
 
 fn books_of(origin: &Stats) -> Finding {
-    if origin.adds_up() {
-        Ok(())
-    } else {
-        Err(("ledger", format!("the origin's books do not add up: {origin:?}")))
-    }
+    require(origin.adds_up(), "ledger", || format!("the origin's books do not add up: {origin:?}"))
 }

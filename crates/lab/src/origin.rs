@@ -26,27 +26,21 @@ use tokio::time::Instant;
 use crate::model::{Model, Paths};
 use crate::scenario::{Change, Mode, OriginSpec};
 
-mod reply;
-
+mod admin;
 mod body;
-mod service;
-
+mod control;
+mod cpu;
+mod figures;
 mod listen;
 mod meter;
-
 mod modelled;
-mod sleep;
-
-mod cpu;
+mod reply;
 mod servers;
-mod spin;
-
+mod service;
 pub mod shop;
 mod shopped;
-
-mod admin;
-mod control;
-mod figures;
+mod sleep;
+mod spin;
 
 #[cfg(test)]
 mod tests;
@@ -108,7 +102,7 @@ impl Origin {
     pub fn start(config: OriginConfig) -> Result<OriginHandle, OriginError> {
         let runtime = Executor::new()?;
         let mut services: Vec<Arc<dyn Service>> = Vec::new();
-        for replica in 0..most_replicas(&config.spec) {
+        for replica in 0..config.spec.most_replicas() {
             match modelled(&config, replica, &runtime) {
                 Ok(service) => services.push(Arc::new(service)),
                 Err(error) => {
@@ -144,14 +138,14 @@ impl Origin {
         runtime: Executor,
     ) -> Result<OriginHandle, OriginError> {
         let stopping = Stopping(services.clone());
-        let doors = doors(config.addr, most_replicas(&config.spec))?;
+        let doors = doors(config.addr, config.spec.most_replicas())?;
         let control = Arc::new(Control::new(doors, services));
         let _in = runtime.enter();
         let mut listeners = Vec::new();
-        for door in control.doors() {
+        for door in &control.doors {
             let serves = listeners.len() < config.spec.replicas as usize;
             let listener = serves.then(|| door.listen()).transpose();
-            listeners.push(listener.map_err(|error| OriginError::Listen(door.addr(), error))?);
+            listeners.push(listener.map_err(|error| OriginError::Listen(door.addr, error))?);
         }
         control.set_replicas(config.spec.replicas);
         let admin =
@@ -230,11 +224,6 @@ fn modelled(config: &OriginConfig, replica: u32, runtime: &Runtime) -> Result<Mo
     Ok(Modelled::new(pool, paths, &spec.paths))
 }
 
-/// As many replicas as there will ever be: each keeps its port from the start.
-fn most_replicas(spec: &OriginSpec) -> u32 {
-    spec.changes.iter().filter_map(|change| change.replicas).fold(spec.replicas, u32::max)
-}
-
 fn doors(first: SocketAddr, replicas: u32) -> Result<Vec<Door>, OriginError> {
     let port = |i: u32| match first.port() {
         0 => Some(0),
@@ -252,9 +241,9 @@ fn spawn_doors(control: &Arc<Control>, listeners: Vec<Option<TcpListener>>) {
     for (replica, listener) in listeners.into_iter().enumerate() {
         let control = Arc::clone(control);
         tokio::spawn(async move {
-            let service = Arc::clone(control.service(replica));
-            let meter = Arc::clone(control.meter());
-            control.doors()[replica].serve(listener, service, meter).await;
+            let service = Arc::clone(&control.services[replica % control.services.len()]);
+            let meter = Arc::clone(&control.meter);
+            control.doors[replica].serve(listener, service, meter).await;
         });
     }
 }
@@ -272,12 +261,12 @@ async fn play(control: Arc<Control>, changes: Vec<Change>) {
 impl OriginHandle {
     /// Where its first replica listens.
     pub fn addr(&self) -> SocketAddr {
-        self.control.doors()[0].addr()
+        self.control.doors[0].addr
     }
 
     /// Where its replicas listen; of those out of service, where they will.
     pub fn addrs(&self) -> Vec<SocketAddr> {
-        self.control.doors().iter().map(Door::addr).collect()
+        self.control.doors.iter().map(|door| door.addr).collect()
     }
 
     pub fn admin(&self) -> Option<SocketAddr> {
@@ -289,7 +278,7 @@ impl OriginHandle {
     }
 
     pub fn series(&self) -> Series {
-        self.control.meter().series()
+        self.control.meter.series()
     }
 
     /// Changes its capacity; `at` does not count.

@@ -38,54 +38,66 @@ pub struct Outcome {
     pub series: Vec<Second>,
 }
 
-/// One second of a run. Means of nothing are 0; the counts beside them say whether there was anything.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Second {
-    /// Which, from 0.
-    pub t: u64,
-    pub offered: u64,
-    pub requests: u64,
+/// Declares [`Second`], and the columns of its CSV in the order of its fields.
+macro_rules! second {
+    ($($(#[$meta:meta])* $field:ident: $type:ty,)*) => {
+        /// One second of a run. Means of nothing are 0; the counts beside them say if there was anything.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Second {
+            $($(#[$meta])* pub $field: $type,)*
+        }
+
+        /// The name of each column, and its value in a second. Counts are exact up to 2^53.
+        pub(crate) const COLUMNS: &[(&str, fn(&Second) -> f64)] =
+            &[$((stringify!($field), |second| second.$field as f64)),*];
+    };
+}
+
+second! {
+    t: u64,
+    offered: u64,
+    requests: u64,
     /// Those for the status document.
-    pub polls: u64,
-    pub served: u64,
-    pub failed: u64,
+    polls: u64,
+    served: u64,
+    failed: u64,
     /// Answers that said the room is full.
-    pub full: u64,
-    pub given_up: u64,
-    pub waiting: u64,
-    pub in_flight: u64,
+    full: u64,
+    given_up: u64,
+    waiting: u64,
+    in_flight: u64,
     /// Mean time of the requests served or given up in this second, from the intended send, in milliseconds.
-    pub response_mean_ms: f64,
+    response_mean_ms: f64,
     /// The same, of the requests served only.
-    pub response_served_ms: f64,
+    response_served_ms: f64,
     /// Longest among those served or given up, in milliseconds.
-    pub response_max_ms: f64,
+    response_max_ms: f64,
     /// Visitors who came in this second and were served, over whom waits are averaged.
-    pub waits: u64,
+    waits: u64,
     /// Their mean wait as it turned out, in seconds; 0 counts for who was let in at once.
-    pub wait_mean_s: f64,
-    pub wait_max_s: f64,
+    wait_mean_s: f64,
+    wait_max_s: f64,
     /// Visitors who came in this second and got an announced wait.
-    pub told: u64,
+    told: u64,
     /// The mean of their first announced waits, in seconds.
-    pub wait_told_s: f64,
+    wait_told_s: f64,
     /// Requests that reached the origin.
-    pub door: u64,
+    door: u64,
     /// What these cost, in the gate's units. 0 where it is unknown: over sockets, the origin does not know.
-    pub door_units: f64,
+    door_units: f64,
     /// Requests that the origin finished.
-    pub origin_served: u64,
-    pub origin_present: u64,
+    origin_served: u64,
+    origin_present: u64,
     /// Mean time that the origin took for what it served, from being sent to the answer (its head, where it
     /// goes on), in milliseconds.
-    pub origin_response_mean_ms: f64,
+    origin_response_mean_ms: f64,
     /// The 99th percentile of the same, in milliseconds.
-    pub origin_response_p99_ms: f64,
+    origin_response_p99_ms: f64,
     /// The gate's estimate of the capacity at the second's end, in cost units per second; 0: unknown.
-    pub capacity_rps: f64,
+    capacity_rps: f64,
     /// Requests that the gate let the origin work on at once, at the second's end; 0: no limit.
-    pub limit: u64,
+    limit: u64,
 }
 
 /// A gate's own figures at some instant of a real run, and its measurements by then.
@@ -167,50 +179,14 @@ impl Outcome {
 
     /// The series as CSV: a line of names, a line per second, as RFC 4180 has it but for plain line feeds.
     pub fn csv(&self) -> String {
-        let mut out = COLUMNS.map(|(name, _)| name).join(",");
-        out.push('\n');
+        let mut out = COLUMNS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
         for second in &self.series {
             for (i, (_, value)) in COLUMNS.iter().enumerate() {
-                if i > 0 {
-                    out.push(',');
-                }
                 // The shortest number that reads back as the same. Writing to a String cannot fail.
-                let _ = write!(out, "{}", value(second));
+                let _ = write!(out, "{}{}", if i > 0 { ',' } else { '\n' }, value(second));
             }
-            out.push('\n');
         }
+        out.push('\n');
         out
     }
 }
-
-/// A column of the CSV: its name, and its value in a second. Counts are exact up to 2^53.
-type Column = (&'static str, fn(&Second) -> f64);
-
-const COLUMNS: [Column; 26] = [
-    ("t", |s| s.t as f64),
-    ("offered", |s| s.offered as f64),
-    ("requests", |s| s.requests as f64),
-    ("polls", |s| s.polls as f64),
-    ("served", |s| s.served as f64),
-    ("failed", |s| s.failed as f64),
-    ("full", |s| s.full as f64),
-    ("given_up", |s| s.given_up as f64),
-    ("waiting", |s| s.waiting as f64),
-    ("in_flight", |s| s.in_flight as f64),
-    ("response_mean_ms", |s| s.response_mean_ms),
-    ("response_served_ms", |s| s.response_served_ms),
-    ("response_max_ms", |s| s.response_max_ms),
-    ("waits", |s| s.waits as f64),
-    ("wait_mean_s", |s| s.wait_mean_s),
-    ("wait_max_s", |s| s.wait_max_s),
-    ("told", |s| s.told as f64),
-    ("wait_told_s", |s| s.wait_told_s),
-    ("door", |s| s.door as f64),
-    ("door_units", |s| s.door_units),
-    ("origin_served", |s| s.origin_served as f64),
-    ("origin_present", |s| s.origin_present as f64),
-    ("origin_response_mean_ms", |s| s.origin_response_mean_ms),
-    ("origin_response_p99_ms", |s| s.origin_response_p99_ms),
-    ("capacity_rps", |s| s.capacity_rps),
-    ("limit", |s| s.limit as f64),
-];

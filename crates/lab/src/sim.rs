@@ -44,7 +44,6 @@ mod forward;
 mod guest;
 mod parts;
 pub(crate) mod process;
-
 pub mod record;
 pub(crate) mod replica_pool;
 pub(crate) mod request;
@@ -54,10 +53,8 @@ mod sweep;
 pub mod trace;
 mod world;
 
-pub use sweep::{SweepReport, sweep};
-
 use record::Record;
-pub use trace::STEPS_SHOWN;
+pub use sweep::{SweepReport, sweep};
 use trace::Step;
 use world::World;
 
@@ -119,12 +116,12 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<SimRun, SimError
     let mut outcome = world.tally.outcome(&scenario.name, Way::Sim, options.seed, partial);
     let violations = world.oracle.take_violations();
     if world.has_parts {
-        let parts = world.parts;
-        for (name, count) in
-            [("parts", parts.asked), ("parts_refused", parts.refused), ("parts_failed", parts.failed)]
-        {
-            outcome.summary.insert(name.into(), count as f64);
-        }
+        let parts = [
+            ("parts", world.parts.asked),
+            ("parts_refused", world.parts.refused),
+            ("parts_failed", world.parts.failed),
+        ];
+        outcome.summary.extend(parts.map(|(name, count)| (name.into(), count as f64)));
     }
     outcome.summary.insert("events".into(), world.trace.count as f64);
     outcome.summary.insert("violations".into(), violations.len() as f64);
@@ -132,7 +129,7 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<SimRun, SimError
         outcome,
         violations,
         events: world.trace.count,
-        digest: world.trace.digest(),
+        digest: world.trace.digest,
         steps: world.trace.last(options.trace),
         lead_s: world.oracle.lead(),
         record: world.record.take().unwrap_or_default(),

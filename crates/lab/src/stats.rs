@@ -1,5 +1,14 @@
 //! Ratios and percentiles of measured figures.
 
+/// Adds fields of one struct to those of another; of fields after `max`, the larger one stays.
+macro_rules! add_fields {
+    ($to:expr, $from:expr; $($field:ident),+ $(; max $($most:ident),+)?) => {
+        $($to.$field += $from.$field;)+
+        $($($to.$most = $to.$most.max($from.$most);)+)?
+    };
+}
+pub(crate) use add_fields;
+
 /// `of / to`, and 0 of nothing.
 pub(crate) fn ratio(of: f64, to: f64) -> f64 {
     if to > 0.0 { of / to } else { 0.0 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::stats::add_fields;
 use crate::times::micros;
 use crate::visitor_events::{End, Failure, Noted, RequestKind, SessionEnd};
 
@@ -49,11 +50,7 @@ impl Failures {
     }
 
     fn add(&mut self, other: &Self) {
-        self.refused += other.refused;
-        self.connect += other.connect;
-        self.broken += other.broken;
-        self.patience += other.patience;
-        self.bench += other.bench;
+        add_fields!(self, other; refused, connect, broken, patience, bench);
     }
 
     fn count(&mut self, failure: Failure) {
@@ -134,12 +131,8 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, other: &Self) {
-        self.response_us += other.response_us;
-        self.given_up_us += other.given_up_us;
-        self.wait_us += other.wait_us;
-        self.response_max_us = self.response_max_us.max(other.response_max_us);
-        self.wait_max_us = self.wait_max_us.max(other.wait_max_us);
-        self.at_once += other.at_once;
+        add_fields!(self, other; response_us, given_up_us, wait_us, at_once;
+            max response_max_us, wait_max_us);
     }
 }
 
@@ -365,23 +358,10 @@ impl Tally {
     /// Adds the figures of another part of the same run, its times counting from the same start: the threads
     /// of one load. Exactly what one tally of both would hold.
     pub fn merge(&mut self, other: &Self) {
-        self.offered += other.offered;
-        self.done += other.done;
-        self.failed += other.failed;
-        self.no_shows += other.no_shows;
-        self.tired += other.tired;
-        self.told += other.told;
-        self.waiting += other.waiting;
-        self.in_flight += other.in_flight;
-        self.requests += other.requests;
-        self.polls += other.polls;
-        self.served += other.served;
-        self.full += other.full;
-        self.attacks_sent += other.attacks_sent;
-        self.attacks_let_in += other.attacks_let_in;
+        add_fields!(self, other; offered, done, failed, no_shows, tired, told);
+        add_fields!(self, other; waiting, in_flight, requests, polls);
+        add_fields!(self, other; served, full, attacks_sent, attacks_let_in, given_up, door, present);
         self.failures.add(&other.failures);
-        self.given_up += other.given_up;
-        self.door += other.door;
         for (mine, theirs) in [
             (&mut self.response_us, &other.response_us),
             (&mut self.wait_ms, &other.wait_ms),
@@ -390,7 +370,6 @@ impl Tally {
             mine.add(theirs).expect("histograms of the same bounds");
         }
         self.lasted = self.lasted.max(other.lasted);
-        self.present += other.present;
         self.sums.add(&other.sums);
         self.rows.merge(&other.rows);
         self.bins.merge(&other.bins);

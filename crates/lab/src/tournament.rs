@@ -17,7 +17,6 @@ use std::ops::RangeInclusive;
 
 pub mod figures;
 pub mod play;
-mod spread;
 pub mod stretch;
 pub mod summary;
 pub mod truth;

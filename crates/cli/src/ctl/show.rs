@@ -99,14 +99,14 @@ pub fn audit(answer: &Value) -> String {
 
 /// `sessions`: the figures, and a page of the sessions.
 pub fn sessions(answer: &Value) -> String {
-    let mut rows = items(&answer["sessions"])
+    let rows: Vec<_> = items(&answer["sessions"])
         .map(|s| {
             let (begun, last) = (time(&s["begun_ms"]), time(&s["last_ms"]));
             [plain(&s["key"]), plain(&s["tier"]), begun, last, plain(&s["requests"]), plain(&s["under_way"])]
         })
-        .peekable();
+        .collect();
     let mut out = figures(&answer["state"]);
-    if rows.peek().is_some() {
+    if !rows.is_empty() {
         let names = ["KEY", "TIER", "BEGUN", "LAST", "REQUESTS", "UNDER WAY"];
         out = format!("{}\n\n{}", out.trim_end(), table(names, rows));
     }
@@ -160,27 +160,17 @@ pub fn time(ms: &Value) -> String {
 
 /// `explain`.
 pub fn refusal(answer: &Value) -> String {
-    let text = |name: &str| plain(&answer[name]);
-    let mut out = match answer["by"].as_str() {
-        Some("rule") => format!(
-            "request {} was refused by rule {} ({}); level {}; {}",
-            text("id"),
-            text("rule"),
-            text("action"),
-            text("level"),
-            text("figures")
-        ),
-        _ => format!("request {} was refused by the gate: {}", text("id"), text("by")),
+    let [id, rule, action, level, figures, by, path, class, tier, retry_after_s] =
+        ["id", "rule", "action", "level", "figures", "by", "path", "class", "tier", "retry_after_s"]
+            .map(|name| plain(&answer[name]));
+    let mut out = match by.as_str() {
+        "rule" => format!("request {id} was refused by rule {rule} ({action}); level {level}; {figures}"),
+        _ => format!("request {id} was refused by the gate: {by}"),
     };
-    out.push_str(&format!(
-        "\npath {}, class {}, service level {}; {}",
-        text("path"),
-        text("class"),
-        text("tier"),
-        time(&answer["at_ms"])
-    ));
+    let at = time(&answer["at_ms"]);
+    out.push_str(&format!("\npath {path}, class {class}, service level {tier}; {at}"));
     if answer["retry_after_s"] != 0 {
-        out.push_str(&format!("\nthe visitor was told to come again after {} s", text("retry_after_s")));
+        out.push_str(&format!("\nthe visitor was told to come again after {retry_after_s} s"));
     }
     out
 }

@@ -56,14 +56,12 @@ pub(super) struct Dice {
 
 impl Dice {
     pub(super) fn new(weights: &[f64]) -> Self {
-        let up_to = weights
-            .iter()
-            .scan(0.0, |sum, weight| {
-                *sum += weight;
-                Some(*sum)
-            })
-            .collect();
-        Self { up_to }
+        let mut sum = 0.0;
+        let add = |weight: &f64| {
+            sum += weight;
+            sum
+        };
+        Self { up_to: weights.iter().map(add).collect() }
     }
 
     pub(super) fn throw(&self, rng: &mut SmallRng) -> usize {

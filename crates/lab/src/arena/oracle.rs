@@ -15,7 +15,7 @@ use super::{ArenaSpec, Feed};
 use crate::scenario::{Change, OriginSpec};
 
 /// Mean response time the oracle may reach, over the unloaded one.
-pub const MOST_RESPONSE: f64 = 1.5;
+const MOST_RESPONSE: f64 = 1.5;
 /// Goodputs that differ by less are the same.
 const ALIKE: f64 = 0.002;
 /// Requests that a limit is judged by, about: the goodput of exponential service is then known to 0.3 %.

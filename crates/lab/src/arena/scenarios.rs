@@ -27,129 +27,63 @@ const PLAIN: Named =
 /// Two classes of equal configured cost.
 const TWO_CLASSES: &[(u8, f64, usize)] = &[(0, 1.0, 0), (1, 1.0, 1)];
 
+const EXPONENTIAL: &str = "contention = 0\nservice = 'exponential(100ms)'";
+
 /// All of them. Ten workers at 100 ms unless the name says otherwise; service is exponential in what is not
 /// about service.
+#[rustfmt::skip]
 pub const ALL: &[Named] = &[
     Named { name: "deterministic", origin: "contention = 0", ..PLAIN },
     Named { name: "normal", origin: "contention = 0\nservice = 'normal(100ms, 20ms)'", ..PLAIN },
-    Named { name: "exponential", origin: "contention = 0\nservice = 'exponential(100ms)'", ..PLAIN },
+    Named { name: "exponential", origin: EXPONENTIAL, ..PLAIN },
     // Mean 100 ms, coefficient of variation 1.5.
     Named { name: "lognormal", origin: "contention = 0\nservice = 'lognormal(55.47ms, 1.0857)'", ..PLAIN },
     // One in ten takes 460 ms, the others 60.
-    Named {
-        name: "bimodal",
-        origin: "contention = 0\n[[origin.path]]\npath = '/fast'\ndemand = { app = '60ms' }\n\
-                 [[origin.path]]\npath = '/**'\ndemand = { app = '460ms' }",
-        kinds: &[(0, 1.0, 0), (0, 1.0, 1)],
-        mix: &[(0, &[0.9, 0.1])],
-        ..PLAIN
-    },
-    Named {
-        name: "fast-10k",
-        origin: "contention = 0\nworkers = 40\nservice = 'exponential(4ms)'",
-        lasts_s: 30,
-        ..PLAIN
-    },
+    Named { name: "bimodal", origin: "contention = 0\n[[origin.path]]\npath = '/fast'\n\
+        demand = { app = '60ms' }\n[[origin.path]]\npath = '/**'\ndemand = { app = '460ms' }",
+        kinds: &[(0, 1.0, 0), (0, 1.0, 1)], mix: &[(0, &[0.9, 0.1])], ..PLAIN },
+    Named { name: "fast-10k", origin: "contention = 0\nworkers = 40\nservice = 'exponential(4ms)'",
+        lasts_s: 30, ..PLAIN },
     Named { name: "contention-0.3", origin: "contention = 0.3\nservice = 'exponential(100ms)'", ..PLAIN },
     Named { name: "contention-1", origin: "contention = 1\nservice = 'exponential(100ms)'", ..PLAIN },
-    Named {
-        name: "database",
-        origin: "contention = 0\nworkers = 25\n[[origin.stage]]\nname = 'app'\nservers = 20\n\
-                 [[origin.stage]]\nname = 'db'\nservers = 5\n[[origin.path]]\npath = '/**'\n\
-                 demand = { app = 'exponential(50ms)', db = 'exponential(50ms)' }",
-        ..PLAIN
-    },
-    Named {
-        name: "rise-speed",
-        origin: "contention = 0\nservice = 'exponential(125ms)'\n[[origin.change]]\nat = '0s'\nspeed = 0.5\n\
-                 [[origin.change]]\nat = '60s'\nspeed = 1.0",
-        lasts_s: 120,
-        ..PLAIN
-    },
-    Named {
-        name: "fall-speed",
-        origin: "contention = 0\nservice = 'exponential(125ms)'\n[[origin.change]]\nat = '60s'\nspeed = 0.5",
-        lasts_s: 120,
-        ..PLAIN
-    },
-    Named {
-        name: "rise-workers",
-        origin: "contention = 0\nworkers = 5\nservice = 'exponential(125ms)'\n[[origin.change]]\nat = '60s'\nworkers = 10",
-        lasts_s: 120,
-        ..PLAIN
-    },
+    Named { name: "database", origin: "contention = 0\nworkers = 25\n[[origin.stage]]\nname = 'app'\n\
+        servers = 20\n[[origin.stage]]\nname = 'db'\nservers = 5\n[[origin.path]]\npath = '/**'\n\
+        demand = { app = 'exponential(50ms)', db = 'exponential(50ms)' }", ..PLAIN },
+    Named { name: "rise-speed", origin: "contention = 0\nservice = 'exponential(125ms)'\n\
+        [[origin.change]]\nat = '0s'\nspeed = 0.5\n[[origin.change]]\nat = '60s'\nspeed = 1.0",
+        lasts_s: 120, ..PLAIN },
+    Named { name: "fall-speed", origin: "contention = 0\nservice = 'exponential(125ms)'\n\
+        [[origin.change]]\nat = '60s'\nspeed = 0.5", lasts_s: 120, ..PLAIN },
+    Named { name: "rise-workers", origin: "contention = 0\nworkers = 5\nservice = 'exponential(125ms)'\n\
+        [[origin.change]]\nat = '60s'\nworkers = 10", lasts_s: 120, ..PLAIN },
     // Two of five replicas go.
-    Named {
-        name: "fall-workers",
-        origin: "contention = 0\nworkers = 4\nreplicas = 5\nservice = 'exponential(100ms)'\n[[origin.change]]\nat = '60s'\nreplicas = 3",
-        lasts_s: 120,
-        ..PLAIN
-    },
-    Named {
-        name: "mix-shift",
-        origin: "contention = 0\n[[origin.path]]\npath = '/light'\ndemand = { app = 'exponential(50ms)' }\n\
-                 [[origin.path]]\npath = '/**'\ndemand = { app = 'exponential(200ms)' }",
-        lasts_s: 120,
-        kinds: TWO_CLASSES,
-        mix: &[(0, &[0.9, 0.1]), (60, &[0.5, 0.5])],
-        ..PLAIN
-    },
-    Named {
-        name: "low-load",
-        origin: "contention = 0\nservice = 'exponential(100ms)'",
-        arrivals: &[(0, 60.0)],
-        ..PLAIN
-    },
-    Named {
-        name: "low-then-crowd",
-        origin: "contention = 0\nservice = 'exponential(100ms)'",
-        lasts_s: 120,
-        arrivals: &[(0, 60.0), (60, 60.0), (60, 1000.0)],
-        ..PLAIN
-    },
-    Named {
-        name: "ramp",
-        origin: "contention = 0.05\nservice = 'exponential(100ms)'",
-        lasts_s: 120,
-        arrivals: &[(0, 20.0), (100, 200.0)],
-        ..PLAIN
-    },
+    Named { name: "fall-workers", origin: "contention = 0\nworkers = 4\nreplicas = 5\n\
+        service = 'exponential(100ms)'\n[[origin.change]]\nat = '60s'\nreplicas = 3", lasts_s: 120, ..PLAIN },
+    Named { name: "mix-shift", origin: "contention = 0\n[[origin.path]]\npath = '/light'\n\
+        demand = { app = 'exponential(50ms)' }\n[[origin.path]]\npath = '/**'\n\
+        demand = { app = 'exponential(200ms)' }",
+        lasts_s: 120, kinds: TWO_CLASSES, mix: &[(0, &[0.9, 0.1]), (60, &[0.5, 0.5])], ..PLAIN },
+    Named { name: "low-load", origin: EXPONENTIAL, arrivals: &[(0, 60.0)], ..PLAIN },
+    Named { name: "low-then-crowd", origin: EXPONENTIAL, lasts_s: 120,
+        arrivals: &[(0, 60.0), (60, 60.0), (60, 1000.0)], ..PLAIN },
+    Named { name: "ramp", origin: "contention = 0.05\nservice = 'exponential(100ms)'", lasts_s: 120,
+        arrivals: &[(0, 20.0), (100, 200.0)], ..PLAIN },
     // Ten processor-sharing servers behind forty workers.
-    Named {
-        name: "sharing",
-        origin: "contention = 0\nworkers = 40\n[[origin.stage]]\nname = 'app'\nservers = 10\ndiscipline = 'sharing'\n\
-                 [[origin.path]]\npath = '/**'\ndemand = { app = 'exponential(100ms)' }",
-        ..PLAIN
-    },
-    Named {
-        name: "gc-pauses",
-        origin: "contention = 0\nservice = 'exponential(100ms)'\n[origin.pause]\nevery = 'exponential(10s)'\n\
-                 lasts = 'uniform(200ms, 600ms)'",
-        lasts_s: 120,
-        ..PLAIN
-    },
-    Named {
-        name: "neighbour",
-        origin: "contention = 0\nservice = 'exponential(100ms)'\n[origin.neighbour]\nevery = '40s'\nlasts = '20s'\nspeed = 0.6",
-        lasts_s: 160,
-        ..PLAIN
-    },
+    Named { name: "sharing", origin: "contention = 0\nworkers = 40\n[[origin.stage]]\nname = 'app'\n\
+        servers = 10\ndiscipline = 'sharing'\n[[origin.path]]\npath = '/**'\n\
+        demand = { app = 'exponential(100ms)' }", ..PLAIN },
+    Named { name: "gc-pauses", origin: "contention = 0\nservice = 'exponential(100ms)'\n[origin.pause]\n\
+        every = 'exponential(10s)'\nlasts = 'uniform(200ms, 600ms)'", lasts_s: 120, ..PLAIN },
+    Named { name: "neighbour", origin: "contention = 0\nservice = 'exponential(100ms)'\n\
+        [origin.neighbour]\nevery = '40s'\nlasts = '20s'\nspeed = 0.6", lasts_s: 160, ..PLAIN },
     // One in ten answers goes on for two seconds after its head.
-    Named {
-        name: "streams",
-        origin: "contention = 0\n[[origin.path]]\npath = '/feed'\ndemand = { app = 'exponential(100ms)' }\n\
-                 stream = 'exponential(2s)'\n[[origin.path]]\npath = '/**'\ndemand = { app = 'exponential(100ms)' }",
-        kinds: TWO_CLASSES,
-        mix: &[(0, &[0.1, 0.9])],
-        ..PLAIN
-    },
-    Named {
-        name: "fast-errors",
-        origin: "contention = 0\nservice = 'exponential(100ms)'\n[[origin.change]]\nat = '60s'\nerrors = '30%'\n\
-                 [[origin.change]]\nat = '80s'\nerrors = 0",
-        lasts_s: 140,
-        ..PLAIN
-    },
+    Named { name: "streams", origin: "contention = 0\n[[origin.path]]\npath = '/feed'\n\
+        demand = { app = 'exponential(100ms)' }\nstream = 'exponential(2s)'\n[[origin.path]]\n\
+        path = '/**'\ndemand = { app = 'exponential(100ms)' }",
+        kinds: TWO_CLASSES, mix: &[(0, &[0.1, 0.9])], ..PLAIN },
+    Named { name: "fast-errors", origin: "contention = 0\nservice = 'exponential(100ms)'\n\
+        [[origin.change]]\nat = '60s'\nerrors = '30%'\n[[origin.change]]\nat = '80s'\nerrors = 0",
+        lasts_s: 140, ..PLAIN },
 ];
 
 /// The scenarios of a name: `all`, a full name, or the beginning of some.

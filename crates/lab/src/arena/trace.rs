@@ -7,7 +7,7 @@ use tidegate_core::units::Cost;
 
 use crate::stats::percentile;
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Second {
     pub t: f64,
     /// Mean of the estimated capacity, in cost units per second.
@@ -66,14 +66,9 @@ pub(super) struct Scribe {
 impl Scribe {
     /// `endless`: the feed is a backlog.
     pub(super) fn new(tick: Duration, endless: bool) -> Self {
-        Self {
-            trace: Trace { tick, capacity: Vec::new(), seconds: Vec::new(), responses_us: Vec::new() },
-            now: blank(0.0, endless),
-            limits: (0.0, 0),
-            beliefs: (0.0, 0),
-            first_response: 0,
-            endless,
-        }
+        let trace = Trace { tick, capacity: Vec::new(), seconds: Vec::new(), responses_us: Vec::new() };
+        let (limits, beliefs, first_response) = ((0.0, 0), (0.0, 0), 0);
+        Self { trace, now: blank(0.0, endless), limits, beliefs, first_response, endless }
     }
 
     pub(super) fn arrived(&mut self, cost: Cost) {
@@ -125,19 +120,7 @@ impl Scribe {
 }
 
 fn blank(t: f64, endless: bool) -> Second {
-    Second {
-        t,
-        capacity: 0.0,
-        limit: None,
-        served: 0,
-        goodput: 0.0,
-        failed: 0,
-        offered: (!endless).then_some(0.0),
-        response_s: 0.0,
-        p99_s: 0.0,
-        queued: 0,
-        phase: "",
-    }
+    Second { t, offered: (!endless).then_some(0.0), ..Second::default() }
 }
 
 /// 99th percentile of these times in microseconds, in seconds.

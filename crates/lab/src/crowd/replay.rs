@@ -89,9 +89,8 @@ impl Log {
     /// Reads a log whose visitors are like `behaviour` but for what they ask for. Their kinds are numbered
     /// from `first`.
     pub fn load(log: &Path, behaviour: &Kind, first: u32) -> Result<Self, ReplayError> {
-        let unreadable = |source| ReplayError::Unreadable { log: log.into(), source };
-        let file = BufReader::with_capacity(1 << 16, File::open(log).map_err(unreadable)?);
-        Self::read(file, log, behaviour, first)
+        let file = File::open(log).map_err(|source| ReplayError::Unreadable { log: log.into(), source })?;
+        Self::read(BufReader::with_capacity(1 << 16, file), log, behaviour, first)
     }
 
     /// As [`Log::load`], from memory or a pipe; `log` is its name in errors.
@@ -184,10 +183,9 @@ fn arrivals(mut entries: Vec<Entry>) -> Vec<Arrival> {
     // Times with a fraction may now lie between.
     entries.sort_by_key(|entry| entry.at_us);
     let first = entries.first().map_or(0, |entry| entry.at_us);
-    entries
-        .iter()
-        .map(|entry| Arrival { at_us: entry.at_us.saturating_sub(first).unsigned_abs(), kind: entry.kind })
-        .collect()
+    let arrival =
+        |Entry { at_us, kind, .. }| Arrival { at_us: i64::saturating_sub(at_us, first).unsigned_abs(), kind };
+    entries.into_iter().map(arrival).collect()
 }
 
 #[cfg(test)]

@@ -42,7 +42,8 @@ pub(super) struct RateCurve {
     now: f64,
     /// R(now), where it is needed.
     mass: f64,
-    whole: f64,
+    /// R(lasts): the expected number of arrivals. Infinite if the phase does not end, unless nobody comes.
+    pub(super) expected: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -53,15 +54,6 @@ enum Law {
 }
 
 impl RateCurve {
-    /// Where nobody comes.
-    pub(super) const NOBODY: Self = Self {
-        law: Law::Flat { rate: 0.0, gap: f64::INFINITY },
-        lasts: 0.0,
-        now: 0.0,
-        mass: 0.0,
-        whole: 0.0,
-    };
-
     pub(super) fn new(phase: &Phase) -> Self {
         let lasts = if phase.lasts == Duration::MAX { f64::INFINITY } else { phase.lasts.as_secs_f64() };
         let law = match phase.rate {
@@ -71,19 +63,14 @@ impl RateCurve {
             Shape::Flat(rate) | Shape::Ramp(rate, _) => Law::Flat { rate, gap: 1.0 / rate },
             Shape::Diurnal { low, high, period } => Law::Day(Day::new(low, high, period.as_secs_f64())),
         };
-        let whole = match &law {
+        let expected = match &law {
             Law::Flat { rate: 0.0, .. } => 0.0,
             Law::Flat { rate, .. } => rate * lasts,
             Law::Ramp { from, slope } => (from + slope * lasts / 2.0) * lasts,
             Law::Day(day) if lasts.is_finite() => day.integral(lasts),
             Law::Day(day) => day.expected_for_good(),
         };
-        Self { law, lasts, now: 0.0, mass: 0.0, whole }
-    }
-
-    /// R(lasts): the expected number of arrivals. Infinite if the phase does not end, unless nobody comes.
-    pub(super) const fn expected(&self) -> f64 {
-        self.whole
+        Self { law, lasts, now: 0.0, mass: 0.0, expected }
     }
 
     /// The next arrival of a Poisson process; `None`: not in this phase.
@@ -106,7 +93,7 @@ impl RateCurve {
 
     /// When R passes `mass`; `None`: not in this phase. Never earlier than the last answer.
     pub(super) fn next_even(&mut self, mass: f64) -> Option<f64> {
-        if mass >= self.whole {
+        if mass >= self.expected {
             return None;
         }
         let at = match &self.law {
@@ -208,7 +195,9 @@ impl Day {
     /// When the integral reaches `mass`, which it does between `now` and `end`. Newton's method from the last
     /// arrival, kept between bounds for the nights in which nobody comes; to a ten-thousandth of a gap.
     fn inverse(&self, mass: f64, now: f64, end: f64) -> f64 {
-        let (mut below, mut above) = (now, if end.is_finite() { end } else { self.surely_by(mass) });
+        // The mean rate reaches `mass` a day earlier at the latest.
+        let surely_by = mass / self.middle + TAU / self.turn;
+        let (mut below, mut above) = (now, if end.is_finite() { end } else { surely_by });
         let mut t = (now + 1.0 / self.rate(now)).clamp(below, above);
         // Halving alone would need 60 steps to the last bit.
         for _ in 0..100 {
@@ -225,10 +214,5 @@ impl Day {
             t = if newton > below && newton < above { newton } else { (below + above) / 2.0 };
         }
         t
-    }
-
-    /// A time by which the integral has reached `mass`: a day more than the mean rate would need.
-    fn surely_by(&self, mass: f64) -> f64 {
-        mass / self.middle + TAU / self.turn
     }
 }

@@ -22,28 +22,12 @@ macro_rules! embedded {
 
 /// Name and text of the project's own, in the order in which they are listed and played. A test compares the
 /// list with the folder.
+#[rustfmt::skip]
 pub const EMBEDDED: &[(&str, &str)] = embedded![
-    "webq-fig2",
-    "webq-fig3",
-    "webq-fig4",
-    "webq-fig5",
-    "webq-fig6",
-    "webq-fig7",
-    "webq-fig8",
-    "webq-fig9",
-    "webq-fig10",
-    "webq-fig11",
-    "webq-sim-vs-real",
-    "webq-fig12",
-    "webq-vi-a",
-    "masth-fig1",
-    "masth-fig1-sim",
-    "wac-fig6-7",
-    "wac-fig6-7-real",
-    "scheduler-shares",
-    "million-sim",
-    "hundred-thousand-real",
-    "estimator-tournament",
+    "webq-fig2", "webq-fig3", "webq-fig4", "webq-fig5", "webq-fig6", "webq-fig7", "webq-fig8", "webq-fig9",
+    "webq-fig10", "webq-fig11", "webq-sim-vs-real", "webq-fig12", "webq-vi-a", "masth-fig1",
+    "masth-fig1-sim", "wac-fig6-7", "wac-fig6-7-real", "scheduler-shares", "million-sim",
+    "hundred-thousand-real", "estimator-tournament",
 ];
 
 /// The project's own experiment of that name.

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use tidegate_core::units::Timestamp;
 use tidegate_gateway::base::clock::Clock;
 
 /// Time to end after SIGTERM: a gate drains, a load generator writes what it has.
@@ -22,26 +21,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Lines of a child's log that an error repeats.
 const LOG_LINES: usize = 3;
 
-/// Time since the runner began, for deadlines. Children measure for themselves.
-#[derive(Clone, Copy)]
-pub(super) struct Deadline(Timestamp);
-
-impl Deadline {
-    pub(super) fn after(clock: &Clock, time: Duration) -> Self {
-        Self(clock.now() + time)
-    }
-
-    pub(super) fn is_past(self, clock: &Clock) -> bool {
-        clock.now() >= self.0
-    }
-}
-
 pub(super) fn pause() {
     std::thread::sleep(LOOK_EVERY);
 }
 
 pub(super) struct Child {
-    name: String,
+    pub(super) name: String,
     process: std::process::Child,
     ended: Option<ExitStatus>,
     out: PathBuf,
@@ -59,10 +44,6 @@ impl Child {
         command.process_group(0);
         die_with_parent(&mut command);
         Ok(Self { name: name.into(), process: command.spawn()?, ended: None, out, log })
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     pub(super) fn output(&self) -> String {
@@ -98,9 +79,9 @@ impl Child {
     /// Asks it to end and waits; kills it when it does not.
     pub(super) fn stop(&mut self, clock: &Clock) {
         self.ask_to_end();
-        let deadline = Deadline::after(clock, END_PATIENCE);
+        let deadline = clock.now() + END_PATIENCE;
         while self.ended().is_none() {
-            if deadline.is_past(clock) {
+            if clock.now() >= deadline {
                 // An error: it has just ended by itself.
                 let _ = self.process.kill();
                 self.ended = self.process.wait().ok();

@@ -192,10 +192,8 @@ fn kind(node: &Node, names: &Names) -> Result<Kind, Mistake> {
         }
         Node::Column { run, column } => {
             if run_named(run, names)? {
-                return Err(Mistake::new(
-                    format!("{run}.KEY: {run} is a sweep, whose curves are over its values"),
-                    format!("{run}[{column}]"),
-                ));
+                let expected = format!("{run}.KEY: {run} is a sweep, whose curves are over its values");
+                return Err(Mistake::new(expected, format!("{run}[{column}]")));
             }
             known(column, names.columns, "a column of a run's series")?;
             Ok(Kind::Curve)
@@ -213,10 +211,8 @@ fn kind(node: &Node, names: &Names) -> Result<Kind, Mistake> {
             for (argument, expected) in arguments.iter().zip(takes) {
                 let got = kind(argument, names)?;
                 if got != *expected {
-                    return Err(Mistake::new(
-                        format!("{expected} in {}(...)", function.name()),
-                        got.to_string(),
-                    ));
+                    let expected = format!("{expected} in {}(...)", function.name());
+                    return Err(Mistake::new(expected, got.to_string()));
                 }
             }
             Ok(gives)

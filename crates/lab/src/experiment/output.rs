@@ -23,15 +23,8 @@ pub fn json(reports: &[Report]) -> Json {
 pub fn table(reports: &[Report]) -> String {
     let mut out = String::new();
     for report in reports {
-        let _ = writeln!(
-            out,
-            "\n{}: {}, {} ({}, {:.0} s)",
-            report.name,
-            report.paper,
-            report.figure,
-            report.way.name(),
-            report.seconds,
-        );
+        let Report { name, paper, figure, seconds, .. } = report;
+        let _ = writeln!(out, "\n{name}: {paper}, {figure} ({}, {seconds:.0} s)", report.way.name());
         for table in &report.tables {
             let text = terminal_table(table.head.clone(), table.rows.clone());
             let _ = writeln!(out, "\n  {}\n{text}\n  {}", table.title, table.note);
@@ -98,25 +91,17 @@ fn sweep_csv(run: &Played) -> String {
     let keys: Vec<&String> =
         run.points.first().map(|(_, outcome)| outcome.summary.keys().collect()).unwrap_or_default();
     let mut out = String::from("value");
-    for key in &keys {
-        let _ = write!(out, ",{key}");
+    keys.iter().for_each(|key| _ = write!(out, ",{key}"));
+    for (value, outcome) in &run.points {
+        let _ = write!(out, "\n{}", value.unwrap_or_default());
+        keys.iter().for_each(|key| _ = write!(out, ",{}", outcome.figure(key)));
     }
     out.push('\n');
-    for (value, outcome) in &run.points {
-        let _ = write!(out, "{}", value.unwrap_or_default());
-        for key in &keys {
-            let _ = write!(out, ",{}", outcome.figure(key));
-        }
-        out.push('\n');
-    }
     out
 }
 
 /// A field of RFC 4180.
 fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    let plain = !text.contains([',', '"', '\n']);
+    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
 }

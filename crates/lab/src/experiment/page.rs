@@ -11,31 +11,7 @@ const PLOT_SIZE: (u32, u32) = (860, 420);
 /// The same of one among many, side by side.
 const SMALL_SIZE: (u32, u32) = (430, 280);
 
-const HEAD: &str = r#"<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Tidegate: the papers' figures</title>
-<style>
-  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 58rem; margin: 2rem auto; padding: 0 1rem }
-  table { border-collapse: collapse; margin: 1rem 0 }
-  th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent) }
-  th:first-child, td:first-child { text-align: left }
-  td:last-child { text-align: left; font-family: ui-monospace, monospace; font-size: .8rem }
-  figure { margin: 1.5rem 0; background: #fff; border-radius: .4rem; overflow: hidden }
-  svg { width: 100%; height: auto; display: block }
-  .partial { color: #b00020; font-weight: 600 }
-  @media (prefers-color-scheme: dark) { .partial { color: #ff8a80 } }
-  .many { display: grid; grid-template-columns: repeat(auto-fill, minmax(24rem, 1fr)); gap: 1rem; width: min(96rem, 96vw); margin-left: calc(50% - min(48rem, 48vw)) }
-  .many figure { margin: 0 }
-  .scroll { overflow-x: auto }
-  .scroll td { white-space: nowrap }
-  .scroll td:last-child { text-align: right; font: inherit }
-  nav li { display: inline; margin-right: 1rem }
-  nav ul { padding: 0 }
-</style>
-"#;
+const HEAD: &str = include_str!("page_head.html");
 
 pub(super) fn page(reports: &[Report]) -> String {
     let mut out = String::from(HEAD);

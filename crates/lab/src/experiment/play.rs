@@ -11,7 +11,7 @@ use tidegate_gateway::base::clock::Clock;
 
 use super::report::{Played, Report};
 use super::{Experiment, Run, ScenarioText, known, real, standings};
-use crate::outcome::{Outcome, Second, Way};
+use crate::outcome::{COLUMNS, Outcome, Way};
 use crate::report::units::cell;
 use crate::scenario::Scenario;
 use crate::sim::{self, SimOptions};
@@ -30,10 +30,9 @@ pub fn keys() -> Vec<String> {
 }
 
 pub fn columns() -> Vec<String> {
-    match serde_json::to_value(Second::default()) {
-        Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),
-        _ => Vec::new(),
-    }
+    let mut names: Vec<String> = COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    names.sort_unstable();
+    names
 }
 
 pub struct Player<'a> {

@@ -99,21 +99,8 @@ struct Reader<'t> {
 
 impl Reader<'_> {
     fn section(&mut self, keys: &Keys) -> Draft {
-        self.only(
-            keys,
-            &[
-                "paper",
-                "figure",
-                "about",
-                "runs_of",
-                "ways",
-                "run",
-                "quantity",
-                "plot",
-                "expect",
-                "tournament",
-            ],
-        );
+        let known = "paper figure about runs_of ways run quantity plot expect tournament";
+        self.only(keys, &known.split(' ').collect::<Vec<_>>());
         let mut draft = Draft {
             paper: self.text(keys, "paper"),
             figure: self.text(keys, "figure"),
@@ -128,30 +115,22 @@ impl Reader<'_> {
             draft.expectations = self.expectations(keys, &draft.ways, &figure_names(tournament));
             return draft;
         }
-        for (name, keys) in self.tables(keys, "run") {
+        for (name, keys) in self.tables(keys, "run", '_') {
             draft.runs.push((keys.at, self.run(name, &keys)));
         }
-        for (name, keys) in self.tables(keys, "quantity") {
+        for (name, keys) in self.tables(keys, "quantity", '_') {
             draft.quantities.push(self.quantity(name, &keys));
         }
-        for (name, keys) in self.tables(keys, "plot") {
+        for (name, keys) in self.tables(keys, "plot", '_') {
             draft.plots.push(self.plot(name, &keys));
         }
         if draft.runs.is_empty() && draft.runs_of.is_none() {
-            self.wrong(
-                Some(keys.at),
-                "experiment.run",
-                "at least one [experiment.run.NAME], or runs_of",
-                "none",
-            );
+            let expected = "at least one [experiment.run.NAME], or runs_of";
+            self.wrong(Some(keys.at), "experiment.run", expected, "none");
         }
         if draft.quantities.is_empty() {
-            self.wrong(
-                Some(keys.at),
-                "experiment.quantity",
-                "at least one [experiment.quantity.NAME]",
-                "none",
-            );
+            let expected = "at least one [experiment.quantity.NAME]";
+            self.wrong(Some(keys.at), "experiment.quantity", expected, "none");
         }
         let names: Vec<String> = draft.quantities.iter().map(|quantity| quantity.name.clone()).collect();
         draft.expectations = self.expectations(keys, &draft.ways, &names);
@@ -325,15 +304,15 @@ impl Reader<'_> {
         }
     }
 
-    /// The tables `[NAME.*]`, in the order of the file, their names checked.
-    fn tables<'t>(&mut self, keys: &Keys<'t>, name: &str) -> Vec<(String, Keys<'t>)> {
+    /// The tables `[NAME.*]`, in the order of the file. Their names are of letters, digits and `also`.
+    fn tables<'t>(&mut self, keys: &Keys<'t>, name: &str, also: char) -> Vec<(String, Keys<'t>)> {
         let Some(parent) = self.table(keys, name) else { return Vec::new() };
         let mut tables = Vec::new();
         for entry in parent.in_order() {
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == also;
             if !entry.name.starts_with(|c: char| c.is_ascii_alphabetic()) || !entry.name.chars().all(plain) {
-                let expected = "a name of letters, digits and \"_\" that begins with a letter";
-                self.wrong(Some(entry.at), &parent.path, expected, tree::quoted(&entry.name));
+                let expected = format!("a name of letters, digits and \"{also}\" that begins with a letter");
+                self.wrong(Some(entry.at), &parent.path, &expected, tree::quoted(&entry.name));
             }
             if let Some(table) = self.table(&parent, &entry.name) {
                 tables.push((entry.name.clone(), table));
@@ -354,17 +333,15 @@ impl Reader<'_> {
     }
 
     fn text(&mut self, keys: &Keys, name: &str) -> String {
-        match keys.get(name) {
-            Some(Node { value: Value::Text(text), .. }) if !text.trim().is_empty() => text.trim().to_owned(),
-            Some(Node { at, value }) => {
-                self.wrong(Some(*at), &keys.key(name), "a text", value.describe());
-                String::new()
+        let (at, got) = match keys.get(name) {
+            Some(Node { value: Value::Text(text), .. }) if !text.trim().is_empty() => {
+                return text.trim().to_owned();
             }
-            None => {
-                self.wrong(Some(keys.at), &keys.key(name), "a text", "nothing");
-                String::new()
-            }
-        }
+            Some(Node { at, value }) => (*at, value.describe()),
+            None => (keys.at, "nothing".into()),
+        };
+        self.wrong(Some(at), &keys.key(name), "a text", got);
+        String::new()
     }
 
     fn number(&mut self, keys: &Keys, name: &str) -> Option<f64> {

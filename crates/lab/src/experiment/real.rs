@@ -10,17 +10,18 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Deserialize;
 use tidegate_gateway::base::clock::Clock;
 
-use super::child::{Child, Deadline, pause};
+use super::child::{Child, pause};
 use super::gate_watch::{self, GateWatch};
 use crate::outcome::{DoorSecond, Outcome};
 use crate::scenario::{GateSpec, Scenario};
+use crate::scratch::Scratch;
 
 /// Time for a process to be ready; only a broken one needs it all.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
@@ -59,24 +60,25 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Trouble {
 /// # Errors
 /// See [`Trouble`]: there is no outcome at all.
 pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
-    let scratch = Scratch::new().map_err(system("a directory for the run"))?;
-    let file = scratch.0.join("scenario.toml");
+    let scratch =
+        Scratch::new("experiment").map_err(|(_, error)| system("a directory for the run")(error))?;
+    let dir = scratch.path();
+    let file = dir.join("scenario.toml");
     std::fs::write(&file, order.text).map_err(system("the scenario file"))?;
-    let origin = OriginProcess::start(order, &file, &scratch.0)?;
-    let mut others = Others(vec![origin.child]);
-    let mut target =
-        *origin.replicas.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
+    let (origin, OriginReady { addrs, admin }) = start_origin(order, &file, dir)?;
+    let mut others = Others(vec![origin]);
+    let mut target = *addrs.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
     let mut listener = None;
     if let Some(gate) = &order.scenario.gate {
-        let gate = start_gate(order, gate, &origin.replicas, &scratch.0, &mut others.0)?;
-        target = gate.http;
-        listener = Some(gate.listener);
+        let (http, watch) = start_gate(order, gate, &addrs, dir, &mut others.0)?;
+        target = http;
+        listener = Some(watch);
     }
     let mut arguments = words(&["load"]);
     arguments.push(file.into());
     arguments.extend(words(&["--json", "--quiet", "--url", &format!("http://{target}/")]));
     arguments.extend(settings(order));
-    let mut load = start(order, "load", &arguments, &scratch.0)?;
+    let mut load = start(order, "load", &arguments, dir)?;
     let trouble = watch(order, &mut load, &mut others.0, &mut listener);
     let mut outcome: Outcome = serde_json::from_str(&load.output()).map_err(|error| {
         let why = trouble.clone().unwrap_or_else(|| load.ending());
@@ -86,7 +88,7 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     if let (Some(listener), Some(started_us)) = (listener, outcome.started_us) {
         outcome.set_gate(&listener.seconds(started_us));
     }
-    match series(origin.admin) {
+    match series(admin) {
         Ok(series) => merge(&mut outcome, &series),
         Err(error) => {
             outcome.partial.get_or_insert(format!("the origin did not tell what it saw: {error}"));
@@ -116,14 +118,14 @@ fn watch(
     listener: &mut Option<GateWatch>,
 ) -> Option<String> {
     let lasts = order.scenario.deadline.unwrap_or_default() + LOAD_PATIENCE;
-    let deadline = Deadline::after(order.clock, lasts);
+    let deadline = order.clock.now() + lasts;
     let mut trouble = None;
     loop {
         if load.ended().is_some() {
             return trouble;
         }
         let died = others.iter_mut().find_map(|child| child.ended().map(|_| child.ending()));
-        let late = deadline.is_past(order.clock);
+        let late = order.clock.now() >= deadline;
         let why = died.or_else(|| late.then(|| format!("load did not end within {} s", lasts.as_secs())));
         let why = why.or_else(|| order.stop.load(Ordering::Relaxed).then(|| Trouble::Stopped.to_string()));
         if let Some(why) = why.filter(|_| trouble.is_none()) {
@@ -138,24 +140,16 @@ fn watch(
     }
 }
 
-struct OriginProcess {
-    child: Child,
-    replicas: Vec<SocketAddr>,
-    admin: SocketAddr,
-}
-
-impl OriginProcess {
-    fn start(order: &Order, file: &Path, dir: &Path) -> Result<Self, Trouble> {
-        let mut arguments = words(&["origin"]);
-        arguments.push(file.into());
-        arguments.extend(words(&["--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]));
-        arguments.extend(settings(order));
-        let mut child = start(order, "origin", &arguments, dir)?;
-        let ready = wait_ready(order, &mut child, |child| {
-            child.output().lines().find_map(|line| serde_json::from_str::<OriginReady>(line).ok())
-        })?;
-        Ok(Self { child, replicas: ready.addrs, admin: ready.admin })
-    }
+fn start_origin(order: &Order, file: &Path, dir: &Path) -> Result<(Child, OriginReady), Trouble> {
+    let mut arguments = words(&["origin"]);
+    arguments.push(file.into());
+    arguments.extend(words(&["--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]));
+    arguments.extend(settings(order));
+    let mut child = start(order, "origin", &arguments, dir)?;
+    let ready = wait_ready(order, &mut child, |child| {
+        child.output().lines().find_map(|line| serde_json::from_str(line).ok())
+    })?;
+    Ok((child, ready))
 }
 
 #[derive(Deserialize)]
@@ -164,18 +158,14 @@ struct OriginReady {
     admin: SocketAddr,
 }
 
-struct GateProcess {
-    http: SocketAddr,
-    listener: GateWatch,
-}
-
+/// Starts the gate, in one or two processes. Returns where visitors go, and what watches it.
 fn start_gate(
     order: &Order,
     gate: &GateSpec,
     replicas: &[SocketAddr],
     dir: &Path,
     others: &mut Vec<Child>,
-) -> Result<GateProcess, Trouble> {
+) -> Result<(SocketAddr, GateWatch), Trouble> {
     if let Some(scripts) = gate.settings.tuners.dir.as_deref().filter(|scripts| !scripts.is_dir()) {
         let got = scripts.display();
         return Err(Trouble::Process(format!(
@@ -188,11 +178,10 @@ fn start_gate(
         let mut arguments = words(&["run", "--quiet", "--config"]);
         arguments.push(file.clone().into());
         arguments.extend(words(&["--listen", &listen.to_string(), "--admin", &admin.to_string()]));
-        arguments.extend(set(
-            "origin.replicas",
-            &format!("{:?}", replicas.iter().map(SocketAddr::to_string).collect::<Vec<_>>()),
-        ));
-        arguments.extend(set("room.state_dir", &toml_text(&dir.join(name).display().to_string())));
+        let replicas: Vec<_> = replicas.iter().map(SocketAddr::to_string).collect();
+        arguments.extend(set("origin.replicas", &format!("{replicas:?}")));
+        // A path may hold anything but a single quote and a line break, of which ours has neither.
+        arguments.extend(set("room.state_dir", &format!("'{}'", dir.join(name).display())));
         arguments.extend(set("log.format", "\"json\""));
         arguments
     };
@@ -207,7 +196,7 @@ fn start_gate(
     };
     if !gate.split {
         let GateReady { http, admin } = begin("gate", &common("gate", any, any))?;
-        return Ok(GateProcess { http, listener: GateWatch::new(admin, admin) });
+        return Ok((http, GateWatch::new(admin, admin)));
     }
     let [generator, generator_admin, check] =
         free_addresses().map_err(system("free ports for the gate's halves"))?;
@@ -223,7 +212,7 @@ fn start_gate(
     arguments.extend(set("tokencheck.gen_url", &format!("\"http://{generator}\"")));
     arguments.extend(set("tokencheck.feedback_url", &format!("\"http://{generator_admin}\"")));
     let ready = begin("tokencheck", &arguments)?;
-    Ok(GateProcess { http: generator, listener: GateWatch::new(generator_admin, ready.admin) })
+    Ok((generator, GateWatch::new(generator_admin, ready.admin)))
 }
 
 #[derive(Deserialize)]
@@ -247,7 +236,7 @@ fn start(order: &Order, name: &str, arguments: &[OsString], dir: &Path) -> Resul
 }
 
 fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Option<T>) -> Result<T, Trouble> {
-    let deadline = Deadline::after(order.clock, READY_PATIENCE);
+    let deadline = order.clock.now() + READY_PATIENCE;
     loop {
         if let Some(ready) = look(child) {
             return Ok(ready);
@@ -258,9 +247,9 @@ fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Opti
         if order.stop.load(Ordering::Relaxed) {
             return Err(Trouble::Stopped);
         }
-        if deadline.is_past(order.clock) {
+        if order.clock.now() >= deadline {
             let seconds = READY_PATIENCE.as_secs();
-            return Err(Trouble::Process(format!("{} was not ready within {seconds} s", child.name())));
+            return Err(Trouble::Process(format!("{} was not ready within {seconds} s", child.name)));
         }
         pause();
     }
@@ -276,11 +265,6 @@ fn set(key: &str, value: &str) -> [OsString; 2] {
 
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
-}
-
-/// A TOML string; a path may hold anything but a single quote and a line break, of which ours has neither.
-fn toml_text(text: &str) -> String {
-    format!("'{text}'")
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -314,33 +298,5 @@ pub(super) fn merge(outcome: &mut Outcome, origin: &OriginSeries) {
     });
     // The origin lives a little longer than the load: its idle seconds afterwards are no part of the run.
     let last = outcome.series.len() as u64;
-    outcome.set_door(
-        door.filter(|second| second.t < last || second.door + second.present > 0).collect::<Vec<_>>(),
-    );
-}
-
-/// A directory of its own that goes with its owner.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path =
-                std::env::temp_dir().join(format!("tidegate-experiment-{}-{number}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Self(path)),
-                // Left behind by a process of the same number that was killed: in a container they repeat.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    outcome.set_door(door.filter(|second| second.t < last || second.door + second.present > 0));
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::formula::{Formula, Source, Value};
 use super::{Experiment, PlotSpec};
-use crate::outcome::{Outcome, Second, Way};
+use crate::outcome::{COLUMNS, Outcome, Second, Way};
 use crate::plot::{Line, Plot, Style};
 
 /// Points beyond which a curve is drawn as steps: a run's seconds, not a sweep's few values.
@@ -54,11 +54,10 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     pub name: String,
-    /// Its unit; `1` for shares and ratios.
+    /// `1` for shares and ratios.
     pub unit: String,
-    /// The paper's value, if it gives one.
     pub paper: Option<f64>,
-    /// Ours; `None` if the runs did not give it.
+    /// `None` if the runs did not give it.
     pub ours: Option<f64>,
     pub of: String,
 }
@@ -125,16 +124,6 @@ impl Report {
     }
 }
 
-impl Played {
-    fn column(outcome: &Outcome, column: &str) -> Vec<(f64, f64)> {
-        let value = |second: &Second| match serde_json::to_value(second) {
-            Ok(fields) => fields.get(column).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN),
-            Err(_) => f64::NAN,
-        };
-        outcome.series.iter().map(|second| (second.t as f64, value(second))).collect()
-    }
-}
-
 impl Source for [Rc<Played>] {
     fn key(&self, run: &str, key: &str) -> Option<Value> {
         let played = self.iter().find(|played| played.name == run)?;
@@ -149,7 +138,10 @@ impl Source for [Rc<Played>] {
 
     fn column(&self, run: &str, column: &str) -> Option<Vec<(f64, f64)>> {
         let played = self.iter().find(|played| played.name == run)?;
-        played.points.first().map(|(_, outcome)| Played::column(outcome, column))
+        let (_, outcome) = played.points.first()?;
+        let value = COLUMNS.iter().find(|(name, _)| *name == column).map(|(_, value)| value);
+        let point = |second: &Second| (second.t as f64, value.map_or(f64::NAN, |value| value(second)));
+        Some(outcome.series.iter().map(point).collect())
     }
 }
 

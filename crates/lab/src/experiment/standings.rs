@@ -51,11 +51,8 @@ fn verdict_json(verdict: &Verdict) -> (String, Json) {
 fn tables(played: &Played, verdicts: &[Verdict], seeds: &str) -> Vec<Table> {
     let laws = names(&played.standings);
     let with = |first: &str, last: &str| -> Vec<String> {
-        let laws = laws.iter().map(|law| (*law).to_owned());
-        std::iter::once(first.to_owned())
-            .chain(laws)
-            .chain((!last.is_empty()).then(|| last.to_owned()))
-            .collect()
+        let all = [first].into_iter().chain(laws.iter().copied()).chain([last]);
+        all.filter(|name| !name.is_empty()).map(str::to_owned).collect()
     };
     let rows = |cell: fn(&Standing) -> String| -> Vec<Vec<String>> {
         let row = |verdict: &Verdict| {
@@ -68,7 +65,9 @@ fn tables(played: &Played, verdicts: &[Verdict], seeds: &str) -> Vec<Table> {
         };
         verdicts.iter().map(row).collect()
     };
-    let mut shares = rows(share_cell);
+    let share =
+        |standing: &Standing| shares(standing.figure("goodput_share"), standing.figure("mean_rt_ratio"));
+    let mut shares = rows(share);
     for (row, verdict) in shares.iter_mut().zip(verdicts) {
         row.push(rule_cell(verdict));
     }
@@ -116,10 +115,6 @@ fn means(played: &Played, laws: &[&str], verdicts: &[Verdict]) -> Vec<String> {
     std::iter::once("mean".to_owned()).chain(laws.iter().map(cell)).chain([rule]).collect()
 }
 
-fn share_cell(standing: &Standing) -> String {
-    shares(standing.figure("goodput_share"), standing.figure("mean_rt_ratio"))
-}
-
 /// In brackets if bought with response time.
 fn shares(share: Option<f64>, ratio: Option<f64>) -> String {
     let text = format!("{} / {}", decimals(share, 3), decimals(ratio, 2));
@@ -150,17 +145,10 @@ fn truths(played: &Played) -> Table {
     for (scenario, known) in &played.truths {
         for (stretch, truth) in known {
             let time = format!("{}-{}", stretch.from.as_secs(), stretch.to.as_secs());
+            let limit = truth.limit.to_string();
             let figures = [truth.capacity, truth.response_ms, truth.unloaded_ms, truth.unloaded_p99_ms];
             let [capacity, response, unloaded, p99] = figures.map(|figure| cell(Some(figure)));
-            rows.push(vec![
-                scenario.clone(),
-                time,
-                capacity,
-                truth.limit.to_string(),
-                response,
-                unloaded,
-                p99,
-            ]);
+            rows.push(vec![scenario.clone(), time, capacity, limit, response, unloaded, p99]);
         }
     }
     let head =

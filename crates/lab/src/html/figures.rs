@@ -17,51 +17,50 @@ const LOG_FROM: f64 = 20.0;
 
 pub(super) fn sections(outcomes: &[&Outcome]) -> Vec<Section> {
     let scale = Scale::of(outcomes);
-    let each = |plot: fn(&Outcome, &Scale) -> Plot| outcomes.iter().map(|o| plot(o, &scale)).collect();
+    let each = |title, caption, plot: fn(&Outcome, &Scale) -> Plot| {
+        let plots = outcomes.iter().map(|outcome| plot(outcome, &scale)).collect();
+        Section { title, caption, plots, alike: true }
+    };
     let mut sections = Vec::new();
     if outcomes.len() > 1 {
+        let response = compare("Mean response time", "milliseconds", outcomes, &scale, response_mean);
         sections.push(Section {
             title: "Compared",
             caption: "Requests served in each second, and their mean response time from the intended send; requests \
                       that were given up count with the time until then.",
             plots: vec![
                 compare("Goodput", "requests per second", outcomes, &scale, |s| Some(s.served as f64)),
-                Plot {
-                    log_y: scale.log_response,
-                    ..compare("Mean response time", "milliseconds", outcomes, &scale, response_mean)
-                },
+                Plot { log_y: scale.log_response, ..response },
             ],
             alike: false,
         });
     }
-    sections.push(Section {
-        title: "Offered and served",
-        caption: "Visitors who came, requests that were served, and, where it is known, requests that reached the \
-                  origin, in each second.",
-        plots: each(rates),
-        alike: true,
-    });
-    sections.push(Section {
-        title: "Waiting and under way",
-        caption: "Visitors in the waiting room and requests under way, at the end of each second, and, where there is one, \
-                  how many requests the gate lets the origin work on at once.",
-        plots: each(levels),
-        alike: true,
-    });
-    sections.push(Section {
-        title: "Response times",
-        caption: "Of the requests served or given up in each second, from the intended send.",
-        plots: each(responses),
-        alike: true,
-    });
+    sections.extend([
+        each(
+            "Offered and served",
+            "Visitors who came, requests that were served, and, where it is known, requests that reached the \
+             origin, in each second.",
+            rates,
+        ),
+        each(
+            "Waiting and under way",
+            "Visitors in the waiting room and requests under way, at the end of each second, and, where \
+             there is one, how many requests the gate lets the origin work on at once.",
+            levels,
+        ),
+        each(
+            "Response times",
+            "Of the requests served or given up in each second, from the intended send.",
+            responses,
+        ),
+    ]);
     if outcomes.iter().any(|outcome| outcome.figure("told_to_wait") > 0.0) {
-        sections.push(Section {
-            title: "Waits",
-            caption: "By the second in which a visitor came: how long it waited until it was let in, 0 if at once, \
-                      and how long it was first told to.",
-            plots: each(waits),
-        alike: true,
-        });
+        sections.push(each(
+            "Waits",
+            "By the second in which a visitor came: how long it waited until it was let in, 0 if at once, \
+             and how long it was first told to.",
+            waits,
+        ));
     }
     sections
 }
@@ -85,14 +84,12 @@ impl Scale {
         Self { unit, log_response: most > LOG_FROM * least }
     }
 
-    fn plot(&self, outcome: &Outcome, what: &str, y_label: &str, lines: Vec<Line>) -> Plot {
-        Plot {
-            title: format!("{what}: {}", outcome.name),
-            x_label: self.unit.1.into(),
-            y_label: y_label.into(),
-            lines,
-            ..Plot::default()
-        }
+    fn plot(&self, title: String, y_label: &str, lines: Vec<Line>) -> Plot {
+        Plot { title, x_label: self.unit.1.into(), y_label: y_label.into(), lines, ..Plot::default() }
+    }
+
+    fn plot_of(&self, outcome: &Outcome, what: &str, y_label: &str, lines: Vec<Line>) -> Plot {
+        self.plot(format!("{what}: {}", outcome.name), y_label, lines)
     }
 
     /// A line over the seconds; where there is nothing to tell, a gap.
@@ -118,13 +115,7 @@ fn compare(
     value: fn(&Second) -> Option<f64>,
 ) -> Plot {
     let lines = outcomes.iter().map(|outcome| scale.line(&outcome.name, Style::Line, outcome, value));
-    Plot {
-        title: title.into(),
-        x_label: scale.unit.1.into(),
-        y_label: y_label.into(),
-        lines: lines.collect(),
-        ..Plot::default()
-    }
+    scale.plot(title.into(), y_label, lines.collect())
 }
 
 fn rates(outcome: &Outcome, scale: &Scale) -> Plot {
@@ -144,7 +135,7 @@ fn rates(outcome: &Outcome, scale: &Scale) -> Plot {
         [always] => h_lines.push(("capacity".to_string(), *always)),
         _ => lines.push(scale.line("capacity", Style::Steps, outcome, capacity)),
     }
-    Plot { h_lines, ..scale.plot(outcome, "Offered and served", "per second", lines) }
+    Plot { h_lines, ..scale.plot_of(outcome, "Offered and served", "per second", lines) }
 }
 
 fn levels(outcome: &Outcome, scale: &Scale) -> Plot {
@@ -156,7 +147,7 @@ fn levels(outcome: &Outcome, scale: &Scale) -> Plot {
     if outcome.series.iter().any(|second| second.limit > 0) {
         lines.push(scale.line("the gate's in-flight limit", Style::Steps, outcome, limit));
     }
-    scale.plot(outcome, "Waiting and under way", "visitors, requests", lines)
+    scale.plot_of(outcome, "Waiting and under way", "visitors, requests", lines)
 }
 
 fn responses(outcome: &Outcome, scale: &Scale) -> Plot {
@@ -166,7 +157,7 @@ fn responses(outcome: &Outcome, scale: &Scale) -> Plot {
         scale.line("mean", Style::Steps, outcome, response_mean),
     ];
     let log_y = scale.log_response;
-    Plot { log_y, ..scale.plot(outcome, "Response time", "milliseconds", lines) }
+    Plot { log_y, ..scale.plot_of(outcome, "Response time", "milliseconds", lines) }
 }
 
 fn waits(outcome: &Outcome, scale: &Scale) -> Plot {
@@ -175,7 +166,7 @@ fn waits(outcome: &Outcome, scale: &Scale) -> Plot {
         scale.line("mean", Style::Steps, outcome, |s| (s.waits > 0).then_some(s.wait_mean_s)),
         scale.line("told, mean", Style::Points, outcome, |s| (s.told > 0).then_some(s.wait_told_s)),
     ];
-    scale.plot(outcome, "Wait", "seconds", lines)
+    scale.plot_of(outcome, "Wait", "seconds", lines)
 }
 
 fn response_mean(second: &Second) -> Option<f64> {

@@ -39,11 +39,9 @@ pub(super) fn plausible(scenario: &Scenario, threads: usize) -> Result<(), Impla
 /// The same of how many are expected to come; `None`: no end.
 pub(super) fn plausible_crowd(visitors: Option<f64>) -> Result<(), Implausible> {
     let expected = "at most 50,000,000 visitors in all (rate × time)";
-    match visitors {
-        Some(got) if !(0.0..=MAX_VISITORS).contains(&got) => {
-            Err(Implausible { name: "arrivals", expected, got })
-        }
-        _ => Ok(()),
+    match visitors.filter(|got| !(0.0..=MAX_VISITORS).contains(got)) {
+        Some(got) => Err(Implausible { name: "arrivals", expected, got }),
+        None => Ok(()),
     }
 }
 

@@ -30,37 +30,43 @@ impl Stop {
         });
     }
 
-    /// A stop for Ctrl-C and SIGTERM. A second one ends the process at once. Watches for as long as the
-    /// process lives.
+    /// A stop for Ctrl-C and SIGTERM.
     pub fn on_interrupt() -> io::Result<Self> {
         let stop = Self::default();
         let ended = stop.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (mut interrupt, mut terminate) = {
-            let _in = runtime.enter();
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
-        };
-        std::thread::Builder::new().name("interrupt".into()).spawn(move || {
-            runtime.block_on(async move {
-                let mut stopping = false;
-                loop {
-                    let why = tokio::select! {
-                        _ = interrupt.recv() => "interrupted (Ctrl-C)",
-                        _ = terminate.recv() => "told to end (SIGTERM)",
-                    };
-                    if std::mem::replace(&mut stopping, true) {
-                        std::process::exit(INTERRUPTED);
-                    }
-                    ended.now(why);
-                }
-            });
-        })?;
+        on_interrupt(move |why| ended.now(why))?;
         Ok(stop)
     }
 
     pub(super) fn watcher(&self) -> watch::Receiver<Option<String>> {
         self.0.subscribe()
     }
+}
+
+/// Calls `stop` with the reason at the first Ctrl-C or SIGTERM. A second one ends the process at once; the
+/// kernel ends its children. Watches for as long as the process lives.
+pub fn on_interrupt(stop: impl Fn(&'static str) + Send + 'static) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _in = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    std::thread::Builder::new().name("interrupt".into()).spawn(move || {
+        runtime.block_on(async move {
+            let mut stopping = false;
+            loop {
+                let why = tokio::select! {
+                    _ = interrupt.recv() => "interrupted (Ctrl-C)",
+                    _ = terminate.recv() => "told to end (SIGTERM)",
+                };
+                if std::mem::replace(&mut stopping, true) {
+                    std::process::exit(INTERRUPTED);
+                }
+                stop(why);
+            }
+        });
+    })?;
+    Ok(())
 }
 
 /// Waits until the run is asked to stop, and returns why.

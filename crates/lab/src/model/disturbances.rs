@@ -19,6 +19,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::dist::Dist;
 use crate::scenario::{OriginSpec, Spell};
+use crate::times;
 
 /// Shortest time from begin to begin: what comes more often than a timer ticks is a slower server, not a
 /// pause.
@@ -78,5 +79,5 @@ impl Disturbances {
 }
 
 fn micros(dist: &Dist, rng: &mut SmallRng, least: Duration) -> u64 {
-    u64::try_from(dist.sample(rng).max(least).as_micros()).unwrap_or(u64::MAX)
+    times::micros(dist.sample(rng).max(least))
 }

@@ -2,14 +2,13 @@
 //!
 //! Drawn by a generator of its own, so that the demands of others are the same with and without.
 
-use std::time::Duration;
-
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::nanoseconds;
 use crate::dist::Dist;
 use crate::scenario::{Errors, OriginSpec, PathSpec};
+use crate::times::micros;
 
 /// Sets the draws here apart from those of demands.
 const SALT: u64 = 0x6661_7465_7366_6174;
@@ -49,10 +48,6 @@ impl Fates {
 
     /// Microseconds for which an answer goes on after its head.
     pub fn stream(&mut self, path: usize) -> u64 {
-        let Some(dist) = self.paths[path].1 else { return 0 };
-        match dist.sample(&mut self.rng) {
-            Duration::MAX => u64::MAX,
-            time => u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
-        }
+        self.paths[path].1.map_or(0, |dist| micros(dist.sample(&mut self.rng)))
     }
 }

@@ -38,7 +38,7 @@ impl Model {
         if stage.shared.is_some() {
             job.place = Place::Server;
             let demand = self.demand(slot);
-            self.stages[index as usize].join(slot, demand, work);
+            self.stages[index as usize].share(work, |shared| shared.join(slot, demand, work));
         } else if stage.busy < stage.servers {
             stage.occupy(work);
             self.serve(slot, work);
@@ -90,8 +90,8 @@ impl Model {
 
     pub(super) fn end_of_share(&mut self, stage: u32, at_us: u64, done: &mut impl FnMut(Done)) {
         let stage = &mut self.stages[stage as usize];
-        let Some(work) = stage.shared.as_ref().map(Shared::due) else { return };
-        let Some(slot) = stage.pop_shared(work) else { return };
+        let Some(work) = stage.shared.as_ref().map(|shared| shared.due) else { return };
+        let Some(slot) = stage.share(work, Shared::pop).flatten() else { return };
         self.end_of_stage(slot, work, at_us, done);
     }
 
@@ -158,7 +158,7 @@ impl Model {
             (Place::Backlog | Place::Nowhere, _) => self.waiting.remove(&mut self.jobs, slot),
             (Place::Line, Some(stage)) => self.stages[stage].line.remove(&mut self.jobs, slot),
             (Place::Server, Some(stage)) if self.stages[stage].shared.is_some() => {
-                self.stages[stage].remove_shared(slot, work);
+                self.stages[stage].share(work, |shared| shared.remove(slot, work));
             }
             (Place::Server | Place::Line, stage) => {
                 self.ends.retain(|Reverse((_, _, other))| *other != slot);

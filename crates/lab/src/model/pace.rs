@@ -12,7 +12,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    speed: f64,
+    pub speed: f64,
     since_us: u64,
     since_work: u64,
 }
@@ -20,10 +20,6 @@ pub(super) struct Pace {
 impl Pace {
     pub fn new() -> Self {
         Self { speed: 1.0, since_us: 0, since_work: 0 }
-    }
-
-    pub fn speed(&self) -> f64 {
-        self.speed
     }
 
     /// Work done by a server that was busy from the start until `now_us`.

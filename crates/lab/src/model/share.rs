@@ -34,7 +34,8 @@ pub(super) struct Shared {
     /// When requests end, in V; the number keeps those that came first before others of the same instant.
     ends: BinaryHeap<Reverse<(u128, u32, u32)>>,
     joined: u32,
-    due: u64,
+    /// When the next request ends; [`NEVER`] if none does.
+    pub due: u64,
 }
 
 impl Shared {
@@ -44,11 +45,6 @@ impl Shared {
 
     pub fn len(&self) -> u32 {
         self.ends.len() as u32
-    }
-
-    /// When the next request ends; `NEVER` if none does.
-    pub fn due(&self) -> u64 {
-        self.due
     }
 
     /// A request comes and demands so many nanoseconds of a server.

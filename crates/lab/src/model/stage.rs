@@ -76,25 +76,11 @@ impl StageState {
         self.ended += i128::from(work);
     }
 
-    pub fn join(&mut self, slot: u32, demand: u64, work: u64) {
-        if let Some(shared) = &mut self.shared {
-            shared.join(slot, demand, work);
-        }
+    /// Changes who shares the servers; `None`: nobody does.
+    pub fn share<T>(&mut self, work: u64, change: impl FnOnce(&mut Shared) -> T) -> Option<T> {
+        let changed = self.shared.as_mut().map(change);
         self.balance(work);
-    }
-
-    pub fn pop_shared(&mut self, work: u64) -> Option<u32> {
-        let slot = self.shared.as_mut().and_then(Shared::pop);
-        self.balance(work);
-        slot
-    }
-
-    /// One of those who share the servers goes before its end.
-    pub fn remove_shared(&mut self, slot: u32, work: u64) {
-        if let Some(shared) = &mut self.shared {
-            shared.remove(slot, work);
-        }
-        self.balance(work);
+        changed
     }
 
     pub fn empty(&mut self, work: u64) {
@@ -122,11 +108,8 @@ impl StageState {
     /// Settles the integral before the speed or the number of servers changes.
     pub fn flush(&mut self, pace: &Pace, now_us: u64) {
         let (busy, idle) = self.since_flush(pace, now_us);
-        for (past, more) in self.past_busy_ns.iter_mut().zip(spread(busy, self.servers)) {
-            *past += more;
-        }
-        for (past, more) in self.past_idle_ns.iter_mut().zip(spread(idle, self.servers)) {
-            *past += more;
+        for (past, new) in [(&mut self.past_busy_ns, busy), (&mut self.past_idle_ns, idle)] {
+            past.iter_mut().zip(spread(new, self.servers)).for_each(|(past, more)| *past += more);
         }
         self.ended = -(i128::from(self.busy) * i128::from(pace.work(now_us)));
         self.flushed_us = now_us;
@@ -135,10 +118,7 @@ impl StageState {
     /// Changes the number of servers, after [`StageState::flush`].
     pub fn resize(&mut self, servers: u32, work: u64) {
         self.servers = servers;
-        if let Some(shared) = &mut self.shared {
-            shared.resize(servers, work);
-        }
-        self.balance(work);
+        self.share(work, |shared| shared.resize(servers, work));
         let most = self.past_busy_ns.len().max(servers as usize);
         self.past_busy_ns.resize(most, 0);
         self.past_idle_ns.resize(most, 0);

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::stats::add_fields;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct Stats {
     /// Requests that came: the sum of all below but `peak`; `in_service`, `queued`, `failing` and `streaming`
@@ -39,21 +41,10 @@ impl Stats {
     }
 
     /// The figures of two replicas together. `peak` becomes the sum of the peaks: an upper bound.
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            submitted: self.submitted + other.submitted,
-            served: self.served + other.served,
-            refused: self.refused + other.refused,
-            wasted: self.wasted + other.wasted,
-            abandoned: self.abandoned + other.abandoned,
-            lost: self.lost + other.lost,
-            failed: self.failed + other.failed,
-            in_service: self.in_service + other.in_service,
-            queued: self.queued + other.queued,
-            failing: self.failing + other.failing,
-            streaming: self.streaming + other.streaming,
-            peak: self.peak + other.peak,
-        }
+    pub fn plus(mut self, other: Self) -> Self {
+        add_fields!(self, other; submitted, served, refused, wasted, abandoned, lost, failed);
+        add_fields!(self, other; in_service, queued, failing, streaming, peak);
+        self
     }
 }
 

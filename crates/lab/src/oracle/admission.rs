@@ -4,7 +4,7 @@
 use tidegate_core::admission::Decision;
 use tidegate_core::policies::{ActivePolicy, MAX_TIERS, Policy, PolicyRequest, PolicySet};
 
-use super::{Finding, Oracle};
+use super::{Finding, Oracle, require};
 
 /// A decision, and what the policies in force had to do with it.
 pub(crate) struct Decided {
@@ -48,8 +48,7 @@ fn policies(policies: &PolicySet, request: &PolicyRequest<'_>, decided: &Decided
     match (decided.refused_by(), refuses) {
         (None, None) => Ok(()),
         (None, Some(at)) => {
-            let what = format!("{:?} is in force, and {request:?} is {:?}", name(at), decided.decision);
-            Err(("policy", what))
+            Err(("policy", format!("{:?} is in force, and {request:?} is {:?}", name(at), decided.decision)))
         }
         (Some(at), _) => {
             let by = for_it().find(|(one, _)| *one == at).map(|(_, policy)| &policy.policy);
@@ -58,7 +57,7 @@ fn policies(policies: &PolicySet, request: &PolicyRequest<'_>, decided: &Decided
                 Some(Policy::Limit(_)) => at < before,
                 _ => false,
             };
-            if may { Ok(()) } else { Err(("policy", format!("{:?} refuses {request:?}", name(at)))) }
+            require(may, "policy", || format!("{:?} refuses {request:?}", name(at)))
         }
     }
 }
@@ -71,33 +70,26 @@ impl Oracle {
         decided: &Decided,
     ) {
         // A quota refuses before any policy is asked.
-        if !self.is_on || matches!(decided.decision, Decision::OverQuota { .. }) {
-            return;
+        if !matches!(decided.decision, Decision::OverQuota { .. }) {
+            self.apply(|_| policies(in_force.unwrap_or(&PolicySet::default()), request, decided));
         }
-        let none = PolicySet::default();
-        let finding = policies(in_force.unwrap_or(&none), request, decided);
-        self.expect(finding);
     }
 
     /// A visitor of a service level that skips the room has asked.
     pub(crate) fn skips_room(&mut self, guest: u32, decided: &Decided) {
-        if self.is_on && decided.waits() && !decided.was_sent_to_room {
-            let what = format!("visitor {guest} skips the room, and is {:?}", decided.decision);
-            self.found.push(("tier", what));
-        }
+        let holds = !decided.waits() || decided.was_sent_to_room;
+        let what = || format!("visitor {guest} skips the room, and is {:?}", decided.decision);
+        self.apply(|_| require(holds, "tier", what));
     }
 
     /// A browser has asked for a part of a page that it was let in for.
     pub(crate) fn part(&mut self, guest: u32, decided: &Decided, keeps_cookies: bool) {
+        let decision = &decided.decision;
         let is_kept_out = decided.waits()
-            || matches!(
-                decided.decision,
-                Decision::NoSessionSlot { .. } | Decision::Forbidden | Decision::SendBack
-            );
-        if self.is_on && keeps_cookies && is_kept_out && !decided.was_sent_to_room {
-            let what = format!("visitor {guest} has the page, and a part of it is {:?}", decided.decision);
-            self.found.push(("part", what));
-        }
+            || matches!(decision, Decision::NoSessionSlot { .. } | Decision::Forbidden | Decision::SendBack);
+        let holds = !keeps_cookies || !is_kept_out || decided.was_sent_to_room;
+        let what = || format!("visitor {guest} has the page, and a part of it is {decision:?}");
+        self.apply(|_| require(holds, "part", what));
     }
 }
 

@@ -30,11 +30,11 @@ use tidegate_core::room::Wait;
 use tidegate_core::units::Cost;
 use tidegate_settings::SessionMax;
 
-use super::Finding;
 use super::waits::Waits;
+use super::{Finding, require};
 use crate::scenario::{Follow, Scenario};
 use crate::sim::process::GateProcess;
-use crate::visitor_events::{End, Noted};
+use crate::visitor_events::Noted;
 
 /// By how much a wait may exceed the announced one, beyond a tenth of it.
 pub const SLACK: Duration = Duration::from_secs(3);
@@ -61,6 +61,7 @@ struct Told {
     last_sent: f64,
 }
 
+#[derive(Default)]
 pub(super) struct Calm {
     told: Vec<Told>,
     /// By kind: whether it comes at the announced time.
@@ -98,31 +99,17 @@ impl Calm {
             kind.follow == Follow::Page && if limits_sessions { kind.late == 0.0 } else { nobody_is_late }
         });
         Self {
-            told: Vec::new(),
             prompt: prompt.collect(),
             world: 1,
-            disturbed_us: None,
-            faulted: false,
-            is_unheard: false,
-            empty_by_us: 0,
-            empty_by_work: 0.0,
-            sent_us: 0,
             discovers: scenario.gate.as_ref().is_some_and(|gate| gate.settings.discovers()),
             for_slots: limits_sessions.then(|| Waits::new(is_split)),
-            crowd_is_over: false,
-            sent: 0.0,
-            sent_before: 0.0,
-            fastest: 0.0,
             slack: if is_split { SLACK_SPLIT } else { SLACK },
+            ..Self::default()
         }
     }
 
     pub(super) fn faulted(&mut self, now_us: u64) {
         self.faulted = true;
-        self.disturbed(now_us);
-    }
-
-    pub(super) fn link_changed(&mut self, now_us: u64) {
         self.disturbed(now_us);
     }
 
@@ -135,7 +122,7 @@ impl Calm {
         self.is_unheard = !is_heard;
     }
 
-    fn disturbed(&mut self, now_us: u64) {
+    pub(super) fn disturbed(&mut self, now_us: u64) {
         self.world += 1;
         self.disturbed_us = Some(now_us);
     }
@@ -199,11 +186,7 @@ impl Calm {
         }
     }
 
-    pub(super) fn left(&mut self, guest: u32, _end: End, _holds_ticket: bool) {
-        self.held(guest);
-    }
-
-    pub(super) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted, _now: Duration) -> Finding {
+    pub(super) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted) -> Finding {
         // Most answers are "not yet", which need no look-up.
         if matches!(noted, Noted::Nothing) {
             return Ok(());
@@ -230,22 +213,18 @@ impl Calm {
         if told.until > 0.0 {
             let fastest = self.fastest.max(self.sent - self.sent_before);
             let most = told.until + fastest * self.slack.as_secs_f64();
-            let sent = told.last_sent;
-            return if sent <= most {
-                Ok(())
-            } else {
-                let what = format!(
-                    "visitor {guest} was told to wait {wait:?}, and {:.1} cost units too many had been sent to the origin when it was told to wait on",
-                    sent - most
-                );
-                Err(("honest", what))
-            };
+            let over = told.last_sent - most;
+            return require(told.last_sent <= most, "honest", || {
+                format!(
+                    "visitor {guest} was told to wait {wait:?}, and {over:.1} cost units too many had been \
+                     sent to the origin when it was told to wait on"
+                )
+            });
         }
         let most_us = told.wait_us + told.wait_us / 10 + self.slack.as_micros() as u64;
-        if realised_us <= most_us {
-            return Ok(());
-        }
-        Err(("honest", format!("visitor {guest} was told to wait {wait:?} and waited {realised:?}")))
+        require(realised_us <= most_us, "honest", || {
+            format!("visitor {guest} was told to wait {wait:?} and waited {realised:?}")
+        })
     }
 
     pub(super) fn run_is_over(&self) -> Finding {
@@ -257,7 +236,7 @@ impl Calm {
             waits.ticked(sessions, &state.config.settings.session, state.now(now_us), now_us);
         }
         let queued: Cost = state.gate.totals().queued_cost;
-        let is_rate = !state.course().keeps_queue;
+        let is_rate = !state.admission.course().keeps_queue;
         let gate = state.gate.totals();
         // However long the queue may be, nobody may wait in it for longer than this.
         let most_s = ASKED_AGAIN_S.min(gate.max_queue_wait.as_secs_f64() / 2.0);
@@ -299,12 +278,9 @@ impl Calm {
         self.empty_by_work = self.sent;
         self.sent_us = now_us;
         self.empty_by_us = now_us;
-        Err((
-            "normal",
-            format!(
-                "the room is busy {bound} us after the last promise should have been kept: {:?}",
-                process.admission.state(now)
-            ),
-        ))
+        let state = process.admission.state(now);
+        let what =
+            format!("the room is busy {bound} us after the last promise should have been kept: {state:?}");
+        Err(("normal", what))
     }
 }

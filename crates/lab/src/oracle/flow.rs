@@ -42,8 +42,9 @@ use std::time::Duration;
 
 use tidegate_core::units::{Cost, Rate};
 
-use super::{Entry, Finding};
-use crate::scenario::{Arrivals, Scenario};
+use super::{Entry, Finding, require};
+use crate::dist::Dist;
+use crate::scenario::{Arrivals, Follow, Kind, Scenario};
 use crate::sim::process::GateProcess;
 
 /// `BEHIND_S` of the core's ticket admission.
@@ -54,6 +55,7 @@ const CALM_S: f64 = 0.5;
 /// Tokencheck reports this often.
 const REPORTS_S: f64 = 0.5;
 
+#[derive(Default)]
 pub(super) struct Flow {
     lead: f64,
     at_us: u64,
@@ -81,30 +83,11 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new(scenario: &Scenario, processes: &[GateProcess]) -> Self {
-        let nothing = Self {
-            lead: 0.0,
-            at_us: 0,
-            highest_s: 0.0,
-            bound_s: 0.0,
-            door: Cost::ZERO,
-            most: Rate::ZERO,
-            capacity: Rate::MAX,
-            queued: Cost::ZERO,
-            largest: 0.0,
-            is_calm_by_nature: false,
-            burst_s: 0.0,
-            overbook: 1.0,
-            last: 0,
-            keeps_queue: false,
-            seen: [0.0; 10],
-            unasked: [0.0; 3],
-        };
+        let nothing = Self { capacity: Rate::MAX, overbook: 1.0, ..Self::default() };
         let Some(last) = processes.last() else { return nothing };
-        let comes_when_told = |kind: &crate::scenario::Kind| {
+        let comes_when_told = |kind: &Kind| {
             let prompt = kind.no_show == 0.0 && kind.late == 0.0 && kind.tamper == 0.0 && kind.replay == 0.0;
-            prompt
-                && kind.wait_limit == crate::dist::Dist::Never
-                && kind.follow == crate::scenario::Follow::Page
+            prompt && kind.wait_limit == Dist::Never && kind.follow == Follow::Page
         };
         let phases = matches!(scenario.arrivals, Arrivals::Phases { .. });
         let settings = &last.config.settings;
@@ -126,7 +109,7 @@ impl Flow {
 
     /// The bound on admitted work: the capacity, or where a queue is kept the operator's ceiling.
     fn bound_by(process: &GateProcess) -> Rate {
-        let course = process.course();
+        let course = process.admission.course();
         if course.keeps_queue { course.ceiling } else { process.capacity() }
     }
 
@@ -174,26 +157,23 @@ impl Flow {
         self.leak(capacity, now_us);
         self.lead += cost.units();
         let lead_s = self.lead / capacity;
-        if lead_s > self.highest_s {
-            self.highest_s = lead_s;
-        }
+        self.highest_s = self.highest_s.max(lead_s);
         self.bound_s = self.bound_s(capacity, processes.len() == 2);
-        if lead_s <= self.bound_s {
-            return Ok(());
-        }
         let (lead, bound_s) = (self.lead, self.bound_s);
-        self.lead = 0.0;
-        Err((
-            "capacity",
+        if lead_s > bound_s {
+            self.lead = 0.0;
+        }
+        require(lead_s <= bound_s, "capacity", || {
             format!(
-                "{lead:.1} cost units were let in beyond {capacity} a second: {lead_s:.3} s, expected at most {bound_s:.3} s"
-            ),
-        ))
+                "{lead:.1} cost units were let in beyond {capacity} a second: {lead_s:.3} s, expected at \
+                 most {bound_s:.3} s"
+            )
+        })
     }
 
     /// A visitor enters: the gate's queue must not be longer than the room allows.
     fn queue(&self, process: &GateProcess) -> Finding {
-        if !process.course().keeps_queue {
+        if !process.admission.course().keeps_queue {
             return Ok(());
         }
         let known = process.capacity().get().max(self.door.units());
@@ -202,16 +182,13 @@ impl Flow {
         let target = 0.1 * takes + (takes * self.largest).sqrt() + self.largest / 2.0;
         let bursts = 2.0 * takes * self.burst_s.max((10.0 / takes).min(1.0)).min(1.0);
         let most = BEHIND_S * takes + target + bursts + self.largest + self.unasked.iter().sum::<f64>();
-        if queued <= most {
-            return Ok(());
-        }
-        Err((
-            "capacity",
+        let phase = process.estimate.phase.name();
+        require(queued <= most, "capacity", || {
             format!(
-                "a visitor is let in although {queued:.1} cost units queue, expected at most {most:.1} ({})",
-                process.estimate().phase.name()
-            ),
-        ))
+                "a visitor is let in although {queued:.1} cost units queue, expected at most {most:.1} \
+                 ({phase})"
+            )
+        })
     }
 
     /// Admitted work never reached the origin, and may come again.
@@ -231,7 +208,7 @@ impl Flow {
 
     /// The admitting process has another capacity, or law, than before.
     fn follow(&mut self, state: &GateProcess, now_us: u64) {
-        let (capacity, keeps_queue) = (Self::bound_by(state), state.course().keeps_queue);
+        let (capacity, keeps_queue) = (Self::bound_by(state), state.admission.course().keeps_queue);
         if keeps_queue != self.keeps_queue {
             self.keeps_queue = keeps_queue;
             self.lead = 0.0;
@@ -244,9 +221,7 @@ impl Flow {
             self.is_calm_by_nature &= capacity > self.capacity;
         }
         self.capacity = capacity;
-        if capacity > self.most {
-            self.most = capacity;
-        }
+        self.most = if capacity > self.most { capacity } else { self.most };
     }
 
     pub(super) fn restarted(&mut self, now_us: u64) {
@@ -271,15 +246,12 @@ impl Flow {
         }
         let bound_s = self.bound_s(capacity.get(), processes.len() == 2);
         let most = capacity.over(Duration::from_secs(1)).units() + bound_s * capacity.get() + queued.units();
-        if door.units() <= most {
-            return Ok(());
-        }
-        let second = now_us / 1_000_000 - 1;
-        Err((
-            "capacity",
+        require(door.units() <= most, "capacity", || {
+            let second = now_us / 1_000_000 - 1;
             format!(
-                "{door} cost units reached the origin in second {second}, expected at most {most:.1} ({capacity:?}, queued {queued})"
-            ),
-        ))
+                "{door} cost units reached the origin in second {second}, expected at most {most:.1} \
+                 ({capacity:?}, queued {queued})"
+            )
+        })
     }
 }

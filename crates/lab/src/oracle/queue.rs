@@ -8,7 +8,7 @@ use tidegate_core::scheduler::Scheduling;
 use tidegate_core::units::{ClassId, Share};
 
 use super::slots::{RequestSlots, Where};
-use super::{Finding, Oracle};
+use super::{Finding, Oracle, require};
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -16,7 +16,8 @@ pub(super) struct Queue {
     /// that.
     is_tuned: bool,
     /// By rank and class id: each class has a line of those whose session is admitted, and one of all others.
-    classes: BTreeMap<(Rank, u8), Line>,
+    /// A line has ids in order of arrival; those who have left are skipped.
+    classes: BTreeMap<(Rank, u8), VecDeque<u64>>,
     /// Requests that wait, by their number in the order of arrival, and requests at the origin.
     requests: RequestSlots,
     arrivals: u64,
@@ -29,11 +30,6 @@ pub(super) struct Queue {
 
 /// The order of lines: those of admitted sessions (`false`) first, then by priority.
 pub(crate) type Rank = (bool, u8);
-
-struct Line {
-    /// In order of arrival; those who have left are skipped.
-    ids: VecDeque<u64>,
-}
 
 impl Queue {
     pub(super) fn new(gate: Option<&GateConfig>) -> Self {
@@ -65,16 +61,13 @@ impl Queue {
             QueueDecision::Forward => {
                 self.requests.put(id, Where::AtOrigin);
                 self.forwarded = true;
-                let waiting = self.requests.waiting();
-                if waiting == 0 || self.is_tuned {
-                    return Ok(());
-                }
-                Err(("queue order", format!("request {id:x} goes ahead of {waiting} who wait")))
+                let waiting = self.requests.waiting;
+                require(waiting == 0 || self.is_tuned, "queue order", || {
+                    format!("request {id:x} goes ahead of {waiting} who wait")
+                })
             }
             QueueDecision::Queued(_) => {
-                let line =
-                    self.classes.entry((rank, class.0)).or_insert_with(|| Line { ids: VecDeque::new() });
-                line.ids.push_back(id);
+                self.classes.entry((rank, class.0)).or_default().push_back(id);
                 self.requests.put(id, Where::Waits(self.arrivals));
                 Ok(())
             }
@@ -86,12 +79,12 @@ impl Queue {
     }
 
     /// The first of a line who still waits: its position in the order of arrival.
-    fn first(line: &mut Line, requests: &RequestSlots) -> Option<(u64, u64)> {
+    fn first(line: &mut VecDeque<u64>, requests: &RequestSlots) -> Option<(u64, u64)> {
         loop {
-            let id = *line.ids.front()?;
+            let id = *line.front()?;
             match requests.find(id) {
                 Some(Where::Waits(turn)) => return Some((turn, id)),
-                _ => line.ids.pop_front(),
+                _ => line.pop_front(),
             };
         }
     }
@@ -110,15 +103,9 @@ impl Queue {
         self.requests.put(id, Where::AtOrigin);
         self.forwarded = true;
         match expected {
-            Some(_) if self.is_tuned => Ok(()),
-            Some((.., first)) if first == id => Ok(()),
-            Some((.., first)) => {
-                let class = class.0;
-                Err((
-                    "queue order",
-                    format!("request {id:x} of class {class} leaves the queue before {first:x}"),
-                ))
-            }
+            Some((.., first)) => require(self.is_tuned || first == id, "queue order", || {
+                format!("request {id:x} of class {} leaves the queue before {first:x}", class.0)
+            }),
             None => Err(("ledger", format!("request {id:x} leaves the queue: {was:?}, nobody waits"))),
         }
     }
@@ -126,102 +113,63 @@ impl Queue {
     pub(super) fn abandoned(&mut self, id: u64, waited: bool) -> Finding {
         self.abandoned += 1;
         let known = matches!(self.requests.take(id), Some(Where::Waits(_)));
-        if known && waited {
-            Ok(())
-        } else {
-            Err(("ledger", format!("request {id:x} gives up: in our queue {known}, in the gate's {waited}")))
-        }
+        require(known && waited, "ledger", || {
+            format!("request {id:x} gives up: in our queue {known}, in the gate's {waited}")
+        })
     }
 
-    pub(super) fn timed_out(&mut self, id: u64, _class: ClassId) -> Finding {
+    pub(super) fn timed_out(&mut self, id: u64) -> Finding {
         self.shed += 1;
         let known = matches!(self.requests.take(id), Some(Where::Waits(_)));
-        if known {
-            Ok(())
-        } else {
-            Err(("ledger", format!("request {id:x} waited too long, but did not wait")))
-        }
+        require(known, "ledger", || format!("request {id:x} waited too long, but did not wait"))
     }
 
     pub(super) fn finished(&mut self, id: u64) -> Finding {
         self.finished += 1;
         let known = self.requests.take(id) == Some(Where::AtOrigin);
-        if known {
-            Ok(())
-        } else {
-            Err(("ledger", format!("request {id:x} ends twice, or was never forwarded")))
-        }
+        require(known, "ledger", || format!("request {id:x} ends twice, or was never forwarded"))
     }
 
     pub(super) fn check(&mut self, gate: &Gate, requests: usize) -> Finding {
         let t = gate.totals();
         let sum = t.finished + t.shed() + t.abandoned + t.queued as u64 + u64::from(t.in_flight);
-        let ours = (
-            self.arrivals,
-            self.finished,
-            self.shed,
-            self.abandoned,
-            self.requests.waiting(),
-            self.requests.at_origin(),
-        );
-        let shed = t.shed();
-        let theirs = (t.arrived, t.finished, shed, t.abandoned, t.queued, t.in_flight as usize);
-        if sum != t.arrived
-            || ours != theirs
-            || requests != self.requests.waiting() + self.requests.at_origin()
-        {
-            return Err((
-                "ledger",
-                format!(
-                    "(arrived, finished, shed, abandoned, queued, in flight): ours {ours:?}, the gate's {theirs:?}; {requests} under way"
-                ),
-            ));
-        }
+        let (queued, in_flight) = (self.requests.waiting, self.requests.at_origin);
+        let ours = (self.arrivals, self.finished, self.shed, self.abandoned, queued, in_flight);
+        let theirs = (t.arrived, t.finished, t.shed(), t.abandoned, t.queued, t.in_flight as usize);
+        let balances = sum == t.arrived && ours == theirs && requests == queued + in_flight;
+        require(balances, "ledger", || {
+            format!(
+                "(arrived, finished, shed, abandoned, queued, in flight): ours {ours:?}, the gate's \
+                 {theirs:?}; {requests} under way"
+            )
+        })?;
         let limit = gate.limit().map_or(usize::MAX, |limit| limit as usize);
-        let (in_flight, queued) = (self.requests.at_origin(), self.requests.waiting());
-        if std::mem::take(&mut self.forwarded) && in_flight > limit {
-            return Err(("limit", format!("expected at most {limit} in flight, got {in_flight}")));
-        }
-        if gate.totals().backlog() > 0 && in_flight < limit {
-            return Err(("limit", format!("{queued} queue although {in_flight} of {limit} are in flight")));
-        }
-        Ok(())
+        let is_over = std::mem::take(&mut self.forwarded) && in_flight > limit;
+        require(!is_over, "limit", || format!("expected at most {limit} in flight, got {in_flight}"))?;
+        require(gate.totals().backlog() == 0 || in_flight >= limit, "limit", || {
+            format!("{queued} queue although {in_flight} of {limit} are in flight")
+        })
     }
 }
 
 impl Oracle {
     pub(crate) fn arrived_at_gate(&mut self, id: u64, class: ClassId, rank: Rank, decision: QueueDecision) {
-        if self.is_on {
-            let finding = self.queue.arrived(id, class, rank, decision);
-            self.expect(finding);
-        }
+        self.apply(|oracle| oracle.queue.arrived(id, class, rank, decision));
     }
 
     pub(crate) fn woken(&mut self, id: u64, class: ClassId) {
-        if self.is_on {
-            let finding = self.queue.woken(id, class);
-            self.expect(finding);
-        }
+        self.apply(|oracle| oracle.queue.woken(id, class));
     }
 
     pub(crate) fn abandoned(&mut self, id: u64, waited: bool) {
-        if self.is_on {
-            let finding = self.queue.abandoned(id, waited);
-            self.expect(finding);
-        }
+        self.apply(|oracle| oracle.queue.abandoned(id, waited));
     }
 
-    pub(crate) fn timed_out(&mut self, id: u64, class: ClassId) {
-        if self.is_on {
-            let finding = self.queue.timed_out(id, class);
-            self.expect(finding);
-        }
+    pub(crate) fn timed_out(&mut self, id: u64) {
+        self.apply(|oracle| oracle.queue.timed_out(id));
     }
 
     pub(crate) fn finished(&mut self, id: u64) {
-        if self.is_on {
-            let finding = self.queue.finished(id);
-            self.expect(finding);
-        }
+        self.apply(|oracle| oracle.queue.finished(id));
     }
 }

@@ -20,8 +20,8 @@ use tidegate_core::room::Wait;
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{Rate, Timestamp};
 
-use super::Finding;
 use super::numbers::NumberSet;
+use super::{Finding, require};
 use crate::sim::process::GateProcess;
 
 /// The wait of a visitor whose turn has come while the origin is behind: a second.
@@ -35,6 +35,7 @@ const ORDERS_HOLD: Duration = Duration::from_secs(5);
 /// The schedule kept here, in seconds: the longest that any room's is, two days.
 const RING: usize = 1 << 18;
 
+#[derive(Default)]
 pub(super) struct Schedule {
     /// By process: the nonces let in.
     redeemed: [NumberSet; 2],
@@ -57,19 +58,9 @@ pub(super) struct Schedule {
 impl Schedule {
     pub(super) fn new(processes: &[GateProcess]) -> Self {
         let in_order = processes.first().is_none_or(|h| !h.config.settings.room.rise_to_newcomers);
-        Self {
-            redeemed: Default::default(),
-            last_due: Timestamp::default(),
-            let_in: Timestamp::default(),
-            promised: Vec::new(),
-            highest: processes.first().map_or(Rate::ZERO, GateProcess::capacity),
-            capacity: processes.first().map_or(Rate::ZERO, GateProcess::capacity),
-            overbook: 1.0,
-            in_order,
-            is_split: processes.len() == 2,
-            restarts: 0,
-            has_gaps: false,
-        }
+        let capacity = processes.first().map_or(Rate::ZERO, GateProcess::capacity);
+        let (overbook, is_split) = (1.0, processes.len() == 2);
+        Self { highest: capacity, capacity, overbook, in_order, is_split, ..Self::default() }
     }
 
     pub(super) fn disturbed(&mut self) {
@@ -78,10 +69,11 @@ impl Schedule {
 
     /// A process has ticked: where an estimator has moved the capacity, the schedule may have gaps.
     pub(super) fn ticked(&mut self, process: usize, state: &GateProcess) {
-        if process == 0 {
-            self.look_up_overbook(state);
+        if process > 0 {
+            return;
         }
-        if process == 0 && state.capacity() != std::mem::replace(&mut self.capacity, state.capacity()) {
+        self.look_up_overbook(state);
+        if state.capacity() != std::mem::replace(&mut self.capacity, state.capacity()) {
             self.has_gaps = true;
             self.highest = if state.capacity() > self.highest { state.capacity() } else { self.highest };
         }
@@ -101,12 +93,8 @@ impl Schedule {
         let now = processes[process].now(now_us);
         let Some(room) = processes[0].admission.room() else { return now };
         let clock = room.control_update().hand;
-        match (process, clock.follows_clock) {
-            (0, true) => clock.at.max(now),
-            (0, false) => clock.at,
-            // Tokencheck follows the virtual clock of the last update, or its own wall clock.
-            _ => clock.at.max(now),
-        }
+        // Tokencheck follows the virtual clock of the last update, or its own wall clock.
+        if process == 0 && !clock.follows_clock { clock.at } else { clock.at.max(now) }
     }
 
     pub(super) fn redeemed(
@@ -128,25 +116,20 @@ impl Schedule {
         if ticket.wait.is_zero() {
             // Due now: the schedule does not matter, but the process's clock does.
             let early = due > now.max(clock) + here.tolerance();
-            return if early { Err(("turn", format!("{ticket:?} is let in at {now:?}"))) } else { Ok(()) };
+            return require(!early, "turn", || format!("{ticket:?} is let in at {now:?}"));
         }
-        if due > clock + here.tolerance() {
+        require(due <= clock + here.tolerance(), "turn", || {
             let early = due.since(clock);
-            return Err((
-                "turn",
-                format!("{ticket:?} is let in {early:?} before the virtual clock, at {now:?}"),
-            ));
-        }
+            format!("{ticket:?} is let in {early:?} before the virtual clock, at {now:?}")
+        })?;
         self.let_in = self.let_in.max(due);
         Ok(())
     }
 
     pub(super) fn called_used(&self, ticket: &Ticket, process: usize) -> Finding {
         // Tokengen's own tickets for the way are used once they are made.
-        if ticket.wait.is_zero() || self.redeemed[process].contains(&ticket.nonce) {
-            return Ok(());
-        }
-        Err(("once", format!("{ticket:?} is called used, but nobody was let in with it")))
+        let known = ticket.wait.is_zero() || self.redeemed[process].contains(&ticket.nonce);
+        require(known, "once", || format!("{ticket:?} is called used, but nobody was let in with it"))
     }
 
     pub(super) fn gave_back(&mut self, ticket: &Ticket) {
@@ -156,12 +139,11 @@ impl Schedule {
 
     /// A visitor who holds a ticket gets "not yet".
     pub(super) fn kept(
-        &mut self,
+        &self,
         ticket: &Ticket,
         wait: &Wait,
         process: usize,
         processes: &[GateProcess],
-        _now_us: u64,
     ) -> Finding {
         if (wait.position, wait.wait) == SOON
             || ticket.wait.is_zero()
@@ -171,11 +153,10 @@ impl Schedule {
         }
         // Two processes: one may follow an older update than the other did.
         let slack = if self.is_split { ORDERS_HOLD + processes[process].tolerance() } else { Duration::ZERO };
-        if ticket.due() + slack >= self.let_in {
-            return Ok(());
-        }
-        let by = self.let_in.since(ticket.due());
-        Err(("order", format!("{ticket:?} has to wait {:?}, but one due {by:?} later was let in", wait.wait)))
+        require(ticket.due() + slack >= self.let_in, "order", || {
+            let by = self.let_in.since(ticket.due());
+            format!("{ticket:?} has to wait {:?}, but one due {by:?} later was let in", wait.wait)
+        })
     }
 
     pub(super) fn promised(
@@ -192,13 +173,10 @@ impl Schedule {
         let due = ticket.due();
         let before = self.last_due;
         self.last_due = before.max(due);
-        if self.in_order && due + ROUNDING < before {
+        require(!self.in_order || due + ROUNDING >= before, "order", || {
             let by = before.since(due);
-            return Err((
-                "order",
-                format!("{ticket:?} is promised an instant {by:?} before one given out earlier"),
-            ));
-        }
+            format!("{ticket:?} is promised an instant {by:?} before one given out earlier")
+        })?;
         if ticket.wait <= ROUNDING {
             // Due by the clock already, while the virtual clock is behind: its position in the schedule is an
             // earlier second's.
@@ -214,18 +192,12 @@ impl Schedule {
         if sum as f64 > per_second * self.overbook + one as f64 + 1.0 {
             self.look_up_overbook(&processes[0]);
         }
-        let step = if processes[0].course().keeps_queue { 1.0 / (1.0 - STEP) } else { 1.0 };
+        let step = if processes[0].admission.course().keeps_queue { 1.0 / (1.0 - STEP) } else { 1.0 };
         let limit = per_second * self.overbook * step;
-        if sum as f64 > limit + one as f64 + 1.0 {
-            return Err((
-                "promises",
-                format!(
-                    "second {} is promised {} hundredths, expected at most {limit} and {one}",
-                    due.second(),
-                    sum
-                ),
-            ));
-        }
+        let second = due.second();
+        require(sum as f64 <= limit + one as f64 + 1.0, "promises", || {
+            format!("second {second} is promised {sum} hundredths, expected at most {limit} and {one}")
+        })?;
         if is_undisturbed && !self.has_gaps && self.restarts == 0 {
             return self.first_fit(due.second(), begun, one, processes);
         }
@@ -242,15 +214,9 @@ impl Schedule {
             return Ok(());
         }
         let (sum, whole) = self.at(previous).unwrap_or((0, true));
-        if whole && sum + one < least {
-            return Err((
-                "first fit",
-                format!(
-                    "second {second} is given out although the one before holds {sum} of {least} hundredths"
-                ),
-            ));
-        }
-        Ok(())
+        require(!whole || sum + one >= least, "first fit", || {
+            format!("second {second} is given out although the one before holds {sum} of {least} hundredths")
+        })
     }
 
     fn at(&self, second: u64) -> Option<(u64, bool)> {

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use tidegate_core::session::{SessionKey, Sessions as Table};
 
-use super::{Finding, Oracle};
+use super::{Finding, Oracle, require};
 use crate::sim::process::GateProcess;
 
 pub(super) struct Sessions {
@@ -60,9 +60,10 @@ impl Sessions {
         let state = table.state();
         for pool in state.pools.iter().filter(|_| state.readmitted == 0 && !self.was_killed) {
             // Of a cap that is found out: as it was when the slot was given, which is now.
-            if let Some(cap) = pool.cap.filter(|cap| u64::from(*cap) < u64::from(pool.open)) {
-                return Err(("session", format!("{} sessions are open, expected at most {cap}", pool.open)));
-            }
+            let cap = pool.cap.unwrap_or(u32::MAX);
+            require(pool.open <= cap, "session", || {
+                format!("{} sessions are open, expected at most {cap}", pool.open)
+            })?;
         }
         Ok(())
     }
@@ -83,31 +84,23 @@ impl Sessions {
         // A pass is renewed when a quarter of its life is over: a new process knows no more of the last
         // request.
         let holds_us = if self.was_killed { self.timeout_us / 10 * 7 } else { self.timeout_us };
-        if idle > holds_us || age > self.max_age_us {
-            return Ok(());
-        }
-        Err((
-            "session",
+        require(idle > holds_us || age > self.max_age_us, "session", || {
             format!(
                 "visitor {guest} has lost its session after {age} us, {idle} us after its last request or answer"
-            ),
-        ))
+            )
+        })
     }
 }
 
 impl Oracle {
     pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, process: &GateProcess, now_us: u64) {
-        if let Some(table) = process.sessions.as_ref().filter(|_| self.is_on) {
-            let finding = self.sessions.begins(guest, key, table, now_us);
-            self.expect(finding);
+        if let Some(table) = &process.sessions {
+            self.apply(|oracle| oracle.sessions.begins(guest, key, table, now_us));
         }
     }
 
     pub(crate) fn session_asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) {
-        if self.is_on {
-            let finding = self.sessions.asks(guest, key, is_admitted, now_us);
-            self.expect(finding);
-        }
+        self.apply(|oracle| oracle.sessions.asks(guest, key, is_admitted, now_us));
     }
 
     pub(crate) fn session_answered(&mut self, guest: u32, now_us: u64) {
@@ -121,14 +114,16 @@ impl Oracle {
     }
 
     pub(crate) fn session_refused(&mut self, guest: u32, is_admitted: bool) {
-        if self.is_on && is_admitted {
-            self.found.push(("session", format!("visitor {guest}, whose session is admitted, is refused")));
-        }
+        self.apply(|_| {
+            require(!is_admitted, "session", || {
+                format!("visitor {guest}, whose session is admitted, is refused")
+            })
+        });
     }
 
     pub(crate) fn session_slots_left(&mut self, open: u64) {
-        if self.is_on && open > 0 {
-            self.found.push(("session", format!("{open} sessions are open long after the last request")));
-        }
+        self.apply(|_| {
+            require(open == 0, "session", || format!("{open} sessions are open long after the last request"))
+        });
     }
 }

@@ -13,8 +13,8 @@ pub(super) enum Where {
 pub(super) struct RequestSlots {
     /// By slot: the request that has it.
     slots: Vec<Option<(u64, Where)>>,
-    waiting: usize,
-    at_origin: usize,
+    pub(super) waiting: usize,
+    pub(super) at_origin: usize,
 }
 
 impl RequestSlots {
@@ -41,14 +41,6 @@ impl RequestSlots {
         Some(at)
     }
 
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting
-    }
-
-    pub(super) fn at_origin(&self) -> usize {
-        self.at_origin
-    }
-
     fn count(&mut self, at: Where) -> &mut usize {
         match at {
             Where::Waits(_) => &mut self.waiting,
@@ -68,10 +60,10 @@ mod tests {
         slots.put(first, Where::Waits(1));
         assert_eq!((slots.find(first), slots.find(second)), (Some(Where::Waits(1)), None));
         assert_eq!(slots.take(first), Some(Where::Waits(1)));
-        assert_eq!((slots.take(first), slots.waiting()), (None, 0));
+        assert_eq!((slots.take(first), slots.waiting), (None, 0));
         slots.put(first, Where::AtOrigin);
         slots.put(second, Where::AtOrigin);
         assert_eq!(slots.take(first), None);
-        assert_eq!(slots.at_origin(), 2, "one was lost: the books must not close");
+        assert_eq!(slots.at_origin, 2, "one was lost: the books must not close");
     }
 }

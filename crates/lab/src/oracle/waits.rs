@@ -43,7 +43,7 @@ use tidegate_core::session::Sessions;
 use tidegate_core::units::Timestamp;
 use tidegate_settings::Session as Set;
 
-use super::Finding;
+use super::{Finding, require};
 
 /// Fewer waits are not judged: they are for the same few sessions.
 const LEAST: u32 = 50;
@@ -104,17 +104,19 @@ impl Book {
         if *visitors < LEAST {
             return Ok(());
         }
-        let came = format!("{visitors} waited for {realised_s:.0} s for a session slot, told {told_s:.0} s");
+        let came =
+            || format!("{visitors} waited for {realised_s:.0} s for a session slot, told {told_s:.0} s");
         for (late, (times, share)) in self.late.iter().zip(BOUNDS) {
-            if f64::from(*late) > share * f64::from(*visitors) {
-                let expected = format!("expected {share} of them at most beyond {times} times the wait told");
-                return Err(("honest", format!("{expected}, got {late}: {came}")));
-            }
+            require(f64::from(*late) <= share * f64::from(*visitors), "honest", || {
+                let came = came();
+                format!(
+                    "expected {share} of them at most beyond {times} times the wait told, got {late}: {came}"
+                )
+            })?;
         }
-        if *realised_s < LEAST_SHARE * told_s {
-            return Err(("honest", format!("expected {LEAST_SHARE} at least of the wait told: {came}")));
-        }
-        Ok(())
+        require(*realised_s >= LEAST_SHARE * told_s, "honest", || {
+            format!("expected {LEAST_SHARE} at least of the wait told: {}", came())
+        })
     }
 }
 
@@ -146,14 +148,13 @@ impl Waits {
 
     pub(super) fn told(&self, guest: u32, told: Duration, now_us: u64) -> Finding {
         let least_us = self.first_us.map_or(0, |first| first.saturating_sub(now_us + GRAIN_US));
-        if told.as_micros() as u64 >= least_us {
-            return Ok(());
-        }
-        let least = Duration::from_micros(least_us);
-        let what = format!(
-            "visitor {guest} is told {told:?} for a session slot, expected {least:?} at least: none can run out sooner"
-        );
-        Err(("honest", what))
+        require(told.as_micros() as u64 >= least_us, "honest", || {
+            let least = Duration::from_micros(least_us);
+            format!(
+                "visitor {guest} is told {told:?} for a session slot, expected {least:?} at least: none can \
+                 run out sooner"
+            )
+        })
     }
 
     pub(super) fn kept(&mut self, at_us: u64, told: Duration, realised: Duration, slack: Duration) {

@@ -70,29 +70,25 @@ async fn respond(control: &Control, request: Request<Incoming>) -> Answer {
         "/change" => mistake(StatusCode::METHOD_NOT_ALLOWED, "expected PUT"),
         _ if !get => mistake(StatusCode::METHOD_NOT_ALLOWED, "expected GET"),
         "/metrics" => answer(StatusCode::OK, METRICS, figures::all(control)),
-        "/series" => match serde_json::to_string(&control.meter().series()) {
+        "/series" => match serde_json::to_string(&control.meter.series()) {
             Ok(series) => answer(StatusCode::OK, JSON, series),
             Err(error) => mistake(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         },
         "/stats" => answer(StatusCode::OK, JSON, figures::stats(control).to_string()),
         _ => match path.strip_prefix("/metrics/") {
-            Some(stage) => host(control, stage),
+            Some(stage) => figures::host(control, stage).map_or_else(
+                || {
+                    let names = figures::stage_names(control).join(", ");
+                    mistake(StatusCode::NOT_FOUND, &format!("stage: expected one of {names}; got {stage:?}"))
+                },
+                |text| answer(StatusCode::OK, METRICS, text),
+            ),
             None => mistake(
                 StatusCode::NOT_FOUND,
                 "expected /metrics, /metrics/STAGE, /series, /stats or PUT /change",
             ),
         },
     }
-}
-
-fn host(control: &Control, stage: &str) -> Answer {
-    figures::host(control, stage).map_or_else(
-        || {
-            let names = figures::stage_names(control).join(", ");
-            mistake(StatusCode::NOT_FOUND, &format!("stage: expected one of {names}; got {stage:?}"))
-        },
-        |text| answer(StatusCode::OK, METRICS, text),
-    )
 }
 
 #[derive(Deserialize)]
@@ -105,27 +101,24 @@ struct Wanted {
 }
 
 async fn change(control: &Control, body: Incoming) -> Answer {
+    let bad = |what: &str| mistake(StatusCode::BAD_REQUEST, what);
     let body = match Limited::new(body, MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => {
-            let what = format!("a body of at most {MAX_BODY} bytes was expected: {error}");
-            return mistake(StatusCode::BAD_REQUEST, &what);
-        }
+        Err(error) => return bad(&format!("a body of at most {MAX_BODY} bytes was expected: {error}")),
     };
     let Wanted { replicas, workers, speed, errors } = match serde_json::from_slice(&body) {
         Ok(wanted) => wanted,
         Err(error) => {
-            let what = format!(
+            return bad(&format!(
                 "expected an object such as {{\"replicas\": 2, \"workers\": 5, \"speed\": 0.5, \"errors\": 0.1}}, each \
                  optional; {error}"
-            );
-            return mistake(StatusCode::BAD_REQUEST, &what);
+            ));
         }
     };
     let wanted = Change { at: Duration::ZERO, replicas, workers, speed, errors };
     match control.change(&wanted) {
         Ok(()) => answer(StatusCode::OK, JSON, figures::stats(control).to_string()),
-        Err(error) => mistake(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => bad(&error.to_string()),
     }
 }
 

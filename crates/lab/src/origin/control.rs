@@ -1,7 +1,9 @@
 //! The replicas of a running origin as one thing: figures, and changes of capacity.
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::Stats;
 use super::listen::Door;
@@ -24,9 +26,9 @@ pub enum ChangeError {
 }
 
 pub(super) struct Control {
-    doors: Vec<Door>,
-    services: Vec<Arc<dyn Service>>,
-    meter: Arc<Meter>,
+    pub doors: Vec<Door>,
+    pub services: Vec<Arc<dyn Service>>,
+    pub meter: Arc<Meter>,
     /// Changes are made one after another.
     changing: Mutex<()>,
 }
@@ -34,22 +36,6 @@ pub(super) struct Control {
 impl Control {
     pub fn new(doors: Vec<Door>, services: Vec<Arc<dyn Service>>) -> Self {
         Self { doors, services, meter: Meter::new(), changing: Mutex::default() }
-    }
-
-    pub fn doors(&self) -> &[Door] {
-        &self.doors
-    }
-
-    pub fn services(&self) -> &[Arc<dyn Service>] {
-        &self.services
-    }
-
-    pub fn service(&self, replica: usize) -> &Arc<dyn Service> {
-        &self.services[replica % self.services.len()]
-    }
-
-    pub fn meter(&self) -> &Arc<Meter> {
-        &self.meter
     }
 
     pub fn replicas(&self) -> usize {
@@ -86,7 +72,7 @@ impl Control {
         if let Some(errors) = errors.filter(|errors| !(0.0..=1.0).contains(errors)) {
             return wrong("errors", "a share from 0 to 1".into(), errors);
         }
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock();
         if workers.is_some() || speed.is_some() || errors.is_some() {
             for service in &self.services {
                 service.change(change).map_err(ChangeError::Service)?;

@@ -4,7 +4,7 @@
 //! So whatever computes the utilisation of real hosts does the same here: 1 − rate(idle) / rate(all), the
 //! mean over the CPUs.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use serde_json::{Value, json};
 
@@ -12,16 +12,18 @@ use super::Stats;
 use super::control::Control;
 use crate::model::StageStats;
 
+const CPU: &str = "node_cpu_seconds_total";
+
 pub(super) fn all(control: &Control) -> String {
     let mut text = String::new();
     let stages = stages(control);
-    cpu_head(&mut text);
+    head(&mut text, CPU, "Seconds the CPUs spent in each mode.", "counter");
     for (replica, stage) in &stages {
         let labels = format!("stage=\"{}\",replica=\"{replica}\",", escaped(&stage.name));
         cpus(&mut text, &labels, 0, stage);
     }
     let mut gauge = |name: &str, help: &str, value: fn(&StageStats) -> u32| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        head(&mut text, name, help, "gauge");
         for (replica, stage) in &stages {
             let labels = format!("stage=\"{}\",replica=\"{replica}\"", escaped(&stage.name));
             let _ = writeln!(text, "{name}{{{labels}}} {}", value(stage));
@@ -40,20 +42,17 @@ pub(super) fn host(control: &Control, name: &str) -> Option<String> {
     let ours = || stages.iter().map(|(_, stage)| stage).filter(|stage| stage.name == name);
     ours().next()?;
     let mut text = String::new();
-    cpu_head(&mut text);
+    head(&mut text, CPU, "Seconds the CPUs spent in each mode.", "counter");
     let mut first = 0;
     for stage in ours() {
         cpus(&mut text, "", first, stage);
         first += stage.busy_us.len();
     }
-    let mut gauge = |name: &str, help: &str, value: u32| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
-    };
     let sum = |value: fn(&StageStats) -> u32| ours().map(value).sum::<u32>();
     let [running, queue] = [sum(|stage| stage.busy), sum(|stage| stage.queued)];
-    gauge("node_procs_running", "Requests at work or in line for a server.", running + queue);
-    gauge("tidegate_origin_stage_busy", "Servers at work.", running);
-    gauge("tidegate_origin_stage_queue", "Requests in line for a server.", queue);
+    gauge(&mut text, "node_procs_running", "Requests at work or in line for a server.", running + queue);
+    gauge(&mut text, "tidegate_origin_stage_busy", "Servers at work.", running);
+    gauge(&mut text, "tidegate_origin_stage_queue", "Requests in line for a server.", queue);
     Some(text)
 }
 
@@ -65,8 +64,8 @@ pub(super) fn stage_names(control: &Control) -> Vec<String> {
 }
 
 pub(super) fn stats(control: &Control) -> Value {
-    let doors = control.doors().iter().map(|door| json!({"addr": door.addr(), "open": *door.open.borrow()}));
-    let services = control.services().iter();
+    let doors = control.doors.iter().map(|door| json!({"addr": door.addr, "open": *door.open.borrow()}));
+    let services = control.services.iter();
     let services = services.map(|service| json!({"stats": service.stats(), "stages": service.stages()}));
     json!({
         "total": control.stats(),
@@ -76,13 +75,17 @@ pub(super) fn stats(control: &Control) -> Value {
 }
 
 fn stages(control: &Control) -> Vec<(usize, StageStats)> {
-    let services = control.services().iter().enumerate();
+    let services = control.services.iter().enumerate();
     services.flat_map(|(i, service)| service.stages().into_iter().map(move |stage| (i, stage))).collect()
 }
 
-fn cpu_head(text: &mut String) {
-    text.push_str("# HELP node_cpu_seconds_total Seconds the CPUs spent in each mode.\n");
-    text.push_str("# TYPE node_cpu_seconds_total counter\n");
+fn head(text: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn gauge(text: &mut String, name: &str, help: &str, value: impl Display) {
+    head(text, name, help, "gauge");
+    let _ = writeln!(text, "{name} {value}");
 }
 
 /// `labels` end with a comma, if there are any. CPUs are numbered from `first`.
@@ -91,15 +94,14 @@ fn cpus(text: &mut String, labels: &str, first: usize, stage: &StageStats) {
         let cpu = first + i;
         for (mode, us) in [("idle", idle), ("user", busy)] {
             let seconds = *us as f64 / 1e6;
-            let _ =
-                writeln!(text, "node_cpu_seconds_total{{{labels}cpu=\"{cpu}\",mode=\"{mode}\"}} {seconds}");
+            let _ = writeln!(text, "{CPU}{{{labels}cpu=\"{cpu}\",mode=\"{mode}\"}} {seconds}");
         }
     }
 }
 
 fn requests(text: &mut String, stats: &Stats, replicas: usize) {
     let name = "tidegate_origin_requests_total";
-    let _ = writeln!(text, "# HELP {name} Requests by how they ended.\n# TYPE {name} counter");
+    head(text, name, "Requests by how they ended.", "counter");
     for (outcome, count) in [
         ("served", stats.served),
         ("refused", stats.refused),
@@ -110,14 +112,10 @@ fn requests(text: &mut String, stats: &Stats, replicas: usize) {
     ] {
         let _ = writeln!(text, "{name}{{outcome=\"{outcome}\"}} {count}");
     }
-    for (name, help, value) in [
-        ("tidegate_origin_in_service", "Requests that hold a worker.", stats.in_service),
-        ("tidegate_origin_queue", "Requests waiting for a worker.", stats.queued),
-        ("tidegate_origin_streaming", "Requests whose answer goes on.", stats.streaming),
-        ("tidegate_origin_replicas", "Replicas in service.", replicas),
-    ] {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
-    }
+    gauge(text, "tidegate_origin_in_service", "Requests that hold a worker.", stats.in_service);
+    gauge(text, "tidegate_origin_queue", "Requests waiting for a worker.", stats.queued);
+    gauge(text, "tidegate_origin_streaming", "Requests whose answer goes on.", stats.streaming);
+    gauge(text, "tidegate_origin_replicas", "Replicas in service.", replicas);
 }
 
 /// A label's value, as the exposition format wants it.

@@ -24,7 +24,7 @@ const LISTEN_BACKLOG: u32 = 4096;
 const SHORTAGE: Duration = Duration::from_millis(5);
 
 pub(super) struct Door {
-    addr: SocketAddr,
+    pub addr: SocketAddr,
     _seat: TcpSocket,
     pub open: watch::Sender<bool>,
 }
@@ -34,10 +34,6 @@ impl Door {
     pub fn new(addr: SocketAddr) -> io::Result<Self> {
         let seat = bind(addr)?;
         Ok(Self { addr: seat.local_addr()?, _seat: seat, open: watch::Sender::new(false) })
-    }
-
-    pub fn addr(&self) -> SocketAddr {
-        self.addr
     }
 
     /// Starts to listen; to be called within a runtime.

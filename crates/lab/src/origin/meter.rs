@@ -5,8 +5,9 @@
 //! happened is there too.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tidegate_gateway::base::clock::Clock;
 
@@ -100,14 +101,14 @@ impl Meter {
     }
 
     pub fn series(&self) -> Series {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         counts.roll(self.clock.now().as_micros());
         Series { started_us: counts.started_us, seconds: counts.seconds.iter().copied().collect() }
     }
 
     /// The totals, for a service that does not keep its own: requests present count as in service.
     pub fn stats(&self) -> Stats {
-        let counts = self.lock();
+        let counts = self.counts.lock();
         let DoorSecond { arrived, served, refused, wasted, present, .. } = counts.total;
         Stats {
             submitted: arrived,
@@ -122,12 +123,7 @@ impl Meter {
 
     fn note(&self, note: impl Fn(&mut DoorSecond)) {
         let now_us = self.clock.now().as_micros();
-        self.lock().note(now_us, note);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        // No code that can panic runs under this lock; a poisoned one still holds consistent counts.
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().note(now_us, note);
     }
 }
 

@@ -2,9 +2,9 @@
 //! arrival.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tokio::time::Instant;
 
 use super::cpu;
@@ -56,14 +56,14 @@ impl Servers {
             let start = cpu::thread_time();
             cpu::burn(slice, &given_up);
             left -= slice;
-            self.lock().servers[server].burnt += cpu::thread_time() - start;
+            self.state.lock().servers[server].burnt += cpu::thread_time() - start;
         }
-        self.lock().servers[server].busy = false;
+        self.state.lock().servers[server].busy = false;
         self.freed.notify_all();
     }
 
     fn occupy(&self) -> usize {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let number = state.next;
         state.next += 1;
         state.line.push_back(number);
@@ -79,20 +79,20 @@ impl Servers {
                 self.freed.notify_all();
                 return server;
             }
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.freed.wait(&mut state);
         }
     }
 
     pub fn follow(&self, workers: u32) {
         if self.follows_workers {
-            self.lock().resize(workers as usize, Instant::now());
+            self.state.lock().resize(workers as usize, Instant::now());
             self.freed.notify_all();
         }
     }
 
     pub fn stats(&self) -> StageStats {
         let now = Instant::now();
-        let state = self.lock();
+        let state = self.state.lock();
         let idle = |(i, server): (usize, &Server)| {
             let open = if i < state.open { now - server.since } else { Duration::ZERO };
             micros((server.existed + open).saturating_sub(server.burnt))
@@ -105,11 +105,6 @@ impl Servers {
             busy_us: state.servers.iter().map(|server| micros(server.burnt)).collect(),
             idle_us: state.servers.iter().enumerate().map(idle).collect(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that can panic runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,22 +17,22 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::{fs, io};
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use tidegate_gateway::base::clock::Clock;
 
-mod service;
-
-mod pages;
-mod route;
-mod stage;
-mod visit;
+use crate::scratch::Scratch;
 
 mod fill;
+mod pages;
+mod route;
+mod service;
+mod stage;
 mod store;
+mod visit;
 mod vocabulary;
 
 #[cfg(test)]
@@ -122,8 +122,8 @@ pub enum ShopError {
 /// A filled database. Shared by the replicas of one service.
 pub struct Shop {
     path: PathBuf,
-    /// Its own directory, removed at the end; `None`: the user's.
-    temporary: Option<PathBuf>,
+    /// Its own directory; `None`: the user's.
+    temporary: Option<Scratch>,
     size: Size,
     clock: Clock,
     opened_us: i64,
@@ -139,12 +139,16 @@ impl Shop {
     /// # Errors
     /// See [`ShopError`]. A file that holds anything else is not touched.
     pub fn open(dir: Option<&Path>, size: Size, seed: u64) -> Result<Self, ShopError> {
+        let failed =
+            |dir: &Path, source| ShopError::Io { what: format!("cannot make {}", dir.display()), source };
         let (dir, temporary) = match dir {
             Some(dir) => (dir.to_owned(), None),
-            None => temporary_directory().map(|dir| (dir.clone(), Some(dir)))?,
+            None => {
+                let scratch = Scratch::new("shop").map_err(|(dir, source)| failed(&dir, source))?;
+                (scratch.path().to_owned(), Some(scratch))
+            }
         };
-        let io = |source| ShopError::Io { what: format!("cannot make {}", dir.display()), source };
-        fs::create_dir_all(&dir).map_err(io)?;
+        fs::create_dir_all(&dir).map_err(|source| failed(&dir, source))?;
         let clock = Clock::new();
         let opened_us = clock.now().as_micros().cast_signed();
         let path = dir.join("shop.db");
@@ -217,34 +221,5 @@ impl Shop {
 
     fn database(&self, source: rusqlite::Error) -> ShopError {
         ShopError::Database { path: self.path.clone(), source }
-    }
-}
-
-impl Drop for Shop {
-    fn drop(&mut self) {
-        if let Some(dir) = &self.temporary
-            && let Err(error) = fs::remove_dir_all(dir)
-        {
-            tracing::warn!(dir = %dir.display(), %error, "the shop's directory stays behind");
-        }
-    }
-}
-
-/// A new directory that no other user can write into.
-fn temporary_directory() -> Result<PathBuf, ShopError> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let count = COUNT.fetch_add(1, Relaxed);
-        let dir = std::env::temp_dir().join(format!("tidegate-shop-{}-{count}", std::process::id()));
-        let mut builder = fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        match builder.create(&dir) {
-            Ok(()) => return Ok(dir),
-            // Left behind by a process of the same number that was killed.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(source) => {
-                return Err(ShopError::Io { what: format!("cannot make {}", dir.display()), source });
-            }
-        }
     }
 }

@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -127,8 +128,7 @@ impl SleepPool {
 
     /// The state, with everything taken that is due by now, and the time.
     fn settled(&self) -> (MutexGuard<'_, State>, u64) {
-        // No code that can panic runs under this lock; a poisoned one still holds consistent counts.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         // Read under the lock: the model's time never runs backwards.
         let now = self.start.elapsed().as_micros() as u64;
         let State { model, present, .. } = &mut *state;

@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tokio::sync::oneshot;
@@ -90,7 +91,7 @@ impl SpinPool {
     }
 
     pub fn submit(&self, path: usize, visit: Visit) -> Result<Taken, Full> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stats.submitted += 1;
         if self.is_full(&state) && self.notices_leavers {
             self.forget_leavers(&mut state);
@@ -122,7 +123,7 @@ impl SpinPool {
     }
 
     pub fn stats(&self) -> Stats {
-        let state = self.lock();
+        let state = self.state.lock();
         Stats { queued: state.waiting.len(), ..state.stats }
     }
 
@@ -139,12 +140,12 @@ impl SpinPool {
                 format!("workers: expected at most {MAX_THREADS} where each is a thread; got {workers}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(speed) = speed {
             state.speed = speed;
         }
         let Some(workers) = workers else { return Ok(()) };
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         threads.retain(|thread| !thread.is_finished());
         let mut outcome = Ok(());
         while state.alive < workers && outcome.is_ok() {
@@ -165,11 +166,11 @@ impl SpinPool {
     pub fn stop(&self) {
         {
             // Under the lock: a thread that has just looked and goes to sleep must not miss it.
-            let _state = self.lock();
+            let _state = self.state.lock();
             self.stopping.store(true, Relaxed);
             self.news.notify_all();
         }
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();
@@ -189,7 +190,7 @@ impl SpinPool {
 
     /// The next request, and what it demands; `None`: this worker is one too many.
     fn next(&self, demands: &mut Vec<(usize, Duration)>) -> Option<Job> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if self.stopping.load(Relaxed) || state.alive > state.workers {
                 state.alive -= 1;
@@ -206,12 +207,12 @@ impl SpinPool {
                 }
                 return Some(job);
             }
-            state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.news.wait(&mut state);
         }
     }
 
     fn finish(&self, job: Job) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stats.in_service -= 1;
         let Job { reply, visit, .. } = job;
         if self.stopping.load(Relaxed) {
@@ -226,10 +227,5 @@ impl SpinPool {
         } else {
             state.stats.wasted += 1;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A worker that panics under this lock would leave its request uncounted, nothing worse.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

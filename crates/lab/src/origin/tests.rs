@@ -156,7 +156,7 @@ async fn work_that_ends_after_its_visitor_left_is_wasted() {
         assert_eq!(get(&mut client, "/").await.0, StatusCode::OK);
         let stats = origin.stats();
         assert_eq!((stats.served, stats.wasted, stats.abandoned), (1, 1, 0), "{mode:?}");
-        let busy: u64 = origin.control.services()[0].stages()[0].total_busy_us();
+        let busy: u64 = origin.control.services[0].stages()[0].total_busy_us();
         assert!(busy >= 1_000_000, "{mode:?}: both were worked on: {busy}");
     }
 }
@@ -209,7 +209,7 @@ async fn wait_open(addr: SocketAddr) -> Client {
 async fn the_spec_changes_at_its_times() {
     let change = Change { at: 50 * MS, workers: Some(7), ..Change::default() };
     let origin = start(OriginSpec { changes: vec![change], ..spec() });
-    until("seven workers", || origin.control.services()[0].stages()[0].servers == 7).await;
+    until("seven workers", || origin.control.services[0].stages()[0].servers == 7).await;
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ fn csv_reads_back() {
 fn csv_has_every_column_of_the_json() {
     let json = serde_json::to_value(Second::default()).expect("JSON");
     let mut keys: Vec<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
-    let mut columns = COLUMNS.map(|(name, _)| name);
+    let mut columns: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
     keys.sort_unstable();
     columns.sort_unstable();
     assert_eq!(keys, columns);

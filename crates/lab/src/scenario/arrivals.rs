@@ -25,26 +25,24 @@ pub(super) fn read(root: &mut Section<'_, '_>, dir: &Path, visitors: &[Kind]) ->
     let repeat = section.take("repeat", &Count(1..=1_000_000), 1u32);
     let items = section.items("phase", MAX_PHASES);
     let phases: Vec<Phase> = items.iter().map(|item| phase(&mut section.out.item(item), visitors)).collect();
-    let arrivals = match replay {
-        Some(log) => {
-            for other in ["phase", "process", "repeat"] {
-                if section.has(other) {
-                    section.conflict(other, "no such key beside `replay`", "one that has no effect");
-                }
+    if replay.is_some() {
+        for other in ["phase", "process", "repeat"] {
+            if section.has(other) {
+                section.conflict(other, "no such key beside `replay`", "one that has no effect");
             }
-            Arrivals::Replay { log: dir.join(log), speed }
         }
-        None if closed.is_none() => {
-            if section.has("speed") {
-                section.conflict("speed", "`replay` with it", "a speed that has no effect");
-            }
-            check(&mut section, &items, &phases, repeat);
-            Arrivals::Phases { process, phases, repeat }
+    } else if closed.is_none() {
+        if section.has("speed") {
+            section.conflict("speed", "`replay` with it", "a speed that has no effect");
         }
-        None => Arrivals::Phases { process, phases, repeat },
-    };
+        check(&mut section, &items, &phases, repeat);
+    }
     section.finish();
-    closed.map_or(arrivals, Arrivals::Closed)
+    match (closed, replay) {
+        (Some(closed), _) => Arrivals::Closed(closed),
+        (None, Some(log)) => Arrivals::Replay { log: dir.join(log), speed },
+        (None, None) => Arrivals::Phases { process, phases, repeat },
+    }
 }
 
 /// A scenario without arrivals describes a service alone. `Crowd::of` refuses it.
@@ -54,18 +52,12 @@ fn nobody() -> Arrivals {
 }
 
 fn check(section: &mut Section<'_, '_>, items: &[Item<'_>], phases: &[Phase], repeat: u32) {
-    if phases.is_empty() {
-        if section.has("phase") {
-            section.conflict("phase", "at least one phase", "none: nobody would come");
-        } else {
-            let (at, key) = (section.at(), section.path.clone());
-            section.out.mistake(
-                at,
-                &key,
-                "[[arrivals.phase]], [arrivals.closed] or `replay`",
-                "neither: nobody would come",
-            );
-        }
+    if phases.is_empty() && section.has("phase") {
+        section.conflict("phase", "at least one phase", "none: nobody would come");
+    } else if phases.is_empty() {
+        let (at, key) = (section.at(), section.path.clone());
+        let expected = "[[arrivals.phase]], [arrivals.closed] or `replay`";
+        section.out.mistake(at, &key, expected, "neither: nobody would come");
     }
     for (i, (item, phase)) in items.iter().zip(phases).enumerate() {
         let endless = phase.lasts == Duration::MAX;
@@ -160,12 +152,6 @@ fn mix(section: &mut Section<'_, '_>, visitors: &[Kind]) -> Vec<f64> {
 fn stranger(section: &mut Section<'_, '_>, share: &Entry, key: &str, visitors: &[Kind]) {
     let names = || visitors.iter().map(|kind| kind.name.as_str());
     let shown = either(names().take(10).map(|name| format!("\"{name}\"")));
-    let hint = did_you_mean(&share.name, names());
-    section.out.hinted(
-        share.at,
-        key,
-        format!("the name of a [[visitor]]: {shown}"),
-        quoted(&share.name),
-        hint,
-    );
+    let (hint, got) = (did_you_mean(&share.name, names()), quoted(&share.name));
+    section.out.hinted(share.at, key, format!("the name of a [[visitor]]: {shown}"), got, hint);
 }

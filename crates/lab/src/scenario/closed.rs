@@ -92,11 +92,8 @@ fn rounds(section: &mut Section<'_, '_>) -> Option<Rounds> {
     let pause = section.maybe("pause", &Drawn { never: false });
     let good_under = section.take("good_under", &SPAN_OR_FOREVER, Duration::MAX);
     if section.has("good_under") && !section.has("pause") {
-        section.conflict(
-            "good_under",
-            "`pause` with it: without, there are no sessions",
-            "a bound that has no effect",
-        );
+        let expected = "`pause` with it: without, there are no sessions";
+        section.conflict("good_under", expected, "a bound that has no effect");
     }
     pause.map(|pause| Rounds { pause, good_under })
 }

@@ -6,7 +6,6 @@ use tidegate_settings::kind::{Choice, Count, Named, Number};
 
 use super::kinds::{MOMENT, SPAN_OR_FOREVER};
 use super::section::Section;
-use super::service::most_replicas;
 use super::{Fault, FaultKind, GateSpec, OriginSpec};
 
 const MAX_FAULTS: usize = 10_000;
@@ -49,7 +48,7 @@ fn fault(section: &mut Section<'_, '_>, origin: &OriginSpec, gate: Option<&GateS
         applies(section, name);
         needs_gate(section, name, gate);
     }
-    let replicas = most_replicas(origin);
+    let replicas = origin.most_replicas();
     if matches!(name, Name::Crash | Name::Slow) && replica >= replicas {
         let expected = format!("a replica from 0 to {}", replicas - 1);
         section.conflict("replica", expected, replica.to_string());

@@ -41,53 +41,32 @@ pub(super) fn read(root: &mut Section<'_, '_>, replicas: u32) -> Option<GateSpec
 /// The table as a configuration file: plain keys first, then each section under its name.
 fn file(table: &Table) -> String {
     let mut out = String::new();
-    lines(table, &mut out);
-    for (name, inner) in table.entries.iter().filter_map(|entry| Some((&entry.name, section(entry)?))) {
-        let name = self::name(name);
-        match inner {
-            Inner::One(table) => {
-                out.push_str(&format!("[{name}]\n"));
-                all(table, &mut out);
-            }
-            Inner::Many(tables) => {
-                for table in tables {
-                    out.push_str(&format!("[[{name}]]\n"));
-                    all(table, &mut out);
-                }
-            }
+    for entry in table.entries.iter().filter(|entry| section(entry).is_none()) {
+        line(entry, &mut out);
+    }
+    for (entry, (tables, is_list)) in table.entries.iter().filter_map(|entry| Some((entry, section(entry)?)))
+    {
+        let name = name(&entry.name);
+        for table in tables {
+            out.push_str(&if is_list { format!("[[{name}]]\n") } else { format!("[{name}]\n") });
+            table.entries.iter().for_each(|entry| line(entry, &mut out));
         }
     }
     out
 }
 
-enum Inner<'t> {
-    One(&'t Table),
-    Many(Vec<&'t Table>),
-}
-
-fn section(entry: &Entry) -> Option<Inner<'_>> {
+/// The tables of a section, and whether they are a list; `None`: it is a plain key.
+fn section(entry: &Entry) -> Option<(Vec<&Table>, bool)> {
     match &entry.node.value {
-        Value::Table(table) => Some(Inner::One(table)),
+        Value::Table(table) => Some((vec![table], false)),
         Value::List(items) if !items.is_empty() => {
             let tables = items.iter().map(|item| match &item.value {
                 Value::Table(table) => Some(table),
                 _ => None,
             });
-            tables.collect::<Option<_>>().map(Inner::Many)
+            Some((tables.collect::<Option<_>>()?, true))
         }
         _ => None,
-    }
-}
-
-fn lines(table: &Table, out: &mut String) {
-    for entry in table.entries.iter().filter(|entry| section(entry).is_none()) {
-        line(entry, out);
-    }
-}
-
-fn all(table: &Table, out: &mut String) {
-    for entry in &table.entries {
-        line(entry, out);
     }
 }
 
@@ -113,10 +92,9 @@ fn shown(value: &Value) -> String {
         }
         Value::Table(table) => {
             let entries = table.entries.iter();
-            let entries: Vec<_> = entries
-                .map(|entry| format!("{} = {}", name(&entry.name), shown(&entry.node.value)))
-                .collect();
-            format!("{{ {} }}", entries.join(", "))
+            let entries =
+                entries.map(|entry| format!("{} = {}", name(&entry.name), shown(&entry.node.value)));
+            format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
     }
 }

@@ -185,19 +185,10 @@ fn elsewhere(name: &str) -> Option<String> {
 
 /// One of each section, so that each asks for its keys.
 const EVERY_SECTION: &str = "
-[target]
-[arrivals]
-[arrivals.closed]
-[[arrivals.phase]]
-diurnal = {}
-[[visitor]]
-[[visitor.step]]
-[origin]
-[origin.pause]
-[origin.neighbour]
-[[origin.stage]]
-[[origin.path]]
-[[origin.change]]
-[gate]
-[[fault]]
+target = {}
+arrivals = { closed = {}, phase = [{ diurnal = {} }] }
+visitor = [{ step = [{}] }]
+origin = { pause = {}, neighbour = {}, stage = [{}], path = [{}], change = [{}] }
+gate = {}
+fault = [{}]
 ";

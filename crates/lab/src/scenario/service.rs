@@ -220,7 +220,3 @@ fn changes(section: &mut Section<'_, '_>, mode: Mode) -> Vec<Change> {
     changes.sort_by_key(|change| change.at);
     changes
 }
-
-pub(super) fn most_replicas(origin: &OriginSpec) -> u32 {
-    origin.changes.iter().filter_map(|change| change.replicas).fold(origin.replicas, u32::max)
-}

@@ -41,11 +41,9 @@ pub enum Mode {
 /// A named resource of each replica.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// `app`, `db`, ...
     pub name: String,
     /// How many requests it works on at once.
     pub servers: u32,
-    /// Who is served when there are more requests than servers.
     pub discipline: Discipline,
 }
 
@@ -125,6 +123,11 @@ impl OriginSpec {
             }],
             ..Self::default()
         }
+    }
+
+    /// As many replicas as there will ever be.
+    pub fn most_replicas(&self) -> u32 {
+        self.changes.iter().filter_map(|change| change.replicas).fold(self.replicas, u32::max)
     }
 
     /// Requests per second of one path that all replicas serve together while nobody has to wait: workers

@@ -25,7 +25,7 @@ use super::LATENCY_US;
 use super::process::GateProcess;
 use super::request::{Passage, SessionOf};
 use super::trace::What;
-use super::world::{Item, Route, World};
+use super::world::{Item, World};
 use crate::answer::{Answer, RoomStatus, State};
 use crate::oracle::{Decided, Entry};
 use crate::visitor_events::{Failure, RequestKind};
@@ -35,21 +35,14 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Caller {
     pub(crate) guest: u32,
-    ask: RequestKind,
-    kind: u32,
-    step: u8,
-    is_part: bool,
+    pub(crate) ask: RequestKind,
+    pub(crate) kind: u32,
+    pub(crate) step: u8,
+    pub(crate) is_part: bool,
     pub(crate) class: ClassId,
     pub(crate) cost: Cost,
     pub(crate) tier: TierId,
-    process: usize,
-}
-
-impl Caller {
-    pub(crate) fn part(guest: u32, kind: u32, step: u8, route: &Route, tier: TierId, process: usize) -> Self {
-        let (class, cost) = (route.class, route.cost);
-        Self { guest, ask: RequestKind::Page, kind, step, is_part: true, class, cost, tier, process }
-    }
+    pub(crate) process: usize,
 }
 
 fn is_lighter(in_force: Option<&PolicySet>, policy: usize) -> bool {
@@ -183,7 +176,7 @@ impl World<'_> {
             ingress: &process.config.ingress,
             sessions: process.sessions.as_deref(),
             policies: in_force,
-            waiting_since: process.waiting_since(),
+            waiting_since: process.waiting_since,
         };
         let routes = if caller.is_part { &self.part_routes } else { &self.routes };
         let request = PolicyRequest {
@@ -265,17 +258,10 @@ impl World<'_> {
                 self.reply(number, Ok(answer));
             }
             Decision::Throttled { .. } | Decision::NoSessionSlot { .. } => {
-                self.trace.step(at, What::Shed, number, 0);
-                self.reply(number, Ok(Answer::Refused(503)));
+                self.refuse(number, What::Shed, 503)
             }
-            Decision::OverQuota { .. } => {
-                self.trace.step(at, What::Shed, number, 0);
-                self.reply(number, Ok(Answer::Refused(429)));
-            }
-            Decision::Forbidden => {
-                self.trace.step(at, What::Forbidden, number, 0);
-                self.reply(number, Ok(Answer::Refused(403)));
-            }
+            Decision::OverQuota { .. } => self.refuse(number, What::Shed, 429),
+            Decision::Forbidden => self.refuse(number, What::Forbidden, 403),
             Decision::RefusedByPolicy { policy, retry_after } => {
                 self.trace.step(at, What::PolicyRefuses, number, policy as u64);
                 let outcome = self.refusal(caller, policy, retry_after);
@@ -285,6 +271,11 @@ impl World<'_> {
                 unreachable!("policies have been performed, and no ticket stands in a URL")
             }
         }
+    }
+
+    fn refuse(&mut self, number: u32, what: What, status: u16) {
+        self.trace.step(self.now_us, what, number, 0);
+        self.reply(number, Ok(Answer::Refused(status)));
     }
 
     fn refusal(
@@ -409,15 +400,7 @@ impl World<'_> {
         let usable = !process.forwards() || self.replicas.any_usable_at(|| self.now_us);
         let (state, wait, _) = poll::standing(look, usable);
         if let Some(ticket) = ticket {
-            self.oracle.looked(
-                caller.guest,
-                caller.process,
-                &ticket,
-                &look,
-                usable,
-                &self.processes,
-                self.now_us,
-            );
+            self.oracle.looked(caller.guest, caller.process, &ticket, &look, usable, &self.processes);
         }
         let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());

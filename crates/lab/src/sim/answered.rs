@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::gate::{STREAM_AFTER, Served};
 use tidegate_core::measure::Outcome;
 
-use super::request::{generation, slot};
+use super::request::{generation, identity, slot};
 use super::trace::What;
 use super::world::{Item, World};
 use crate::answer::Answer;
@@ -66,7 +66,7 @@ impl World<'_> {
         let served = Served { sent, in_flight, ok: true };
         let (head, now) = (process.now(head_us), process.now(self.now_us));
         process.gate.stream(request.class, request.cost, &served, head, now);
-        self.oracle.finished((u64::from(generation) << 32) | u64::from(at));
+        self.oracle.finished(identity(at, generation));
         self.wake();
     }
 }

@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::dist::Dist;
 use crate::scenario::{Arrivals, Change, Fault, FaultKind, Follow, Kind, Scenario, Shape};
-use crate::sim::replica_pool::most_replicas;
+use crate::times::micros;
 
 const MAX_FAULTS: u32 = 4;
 /// Faults fall within this where the arrivals have no end.
@@ -156,7 +156,7 @@ fn gate(scenario: &mut Scenario, rng: &mut SmallRng) {
 fn faults(scenario: &mut Scenario, rng: &mut SmallRng) {
     let span = span(scenario);
     for _ in 0..rng.random_range(0..=MAX_FAULTS) {
-        let replica = rng.random_range(0..most_replicas(&scenario.origin));
+        let replica = rng.random_range(0..scenario.origin.most_replicas());
         let what = match rng.random_range(0..5) {
             0 => FaultKind::Crash { replica },
             1 => FaultKind::Slow { replica, factor: rng.random_range(1.5..10.0) },
@@ -170,13 +170,9 @@ fn faults(scenario: &mut Scenario, rng: &mut SmallRng) {
             _ => span.mul_f64(rng.random_range(0.0..1.5)),
         };
         let lasts = Duration::from_millis(rng.random_range(1..20_000));
-        scenario.faults.push(Fault { at: whole(at), lasts, what });
+        scenario.faults.push(Fault { at: Duration::from_micros(micros(at)), lasts, what });
     }
     scenario.faults.sort_by_key(|fault| fault.at);
-}
-
-fn whole(time: Duration) -> Duration {
-    Duration::from_micros(time.as_micros() as u64)
 }
 
 /// From the first arrival to the last.

@@ -28,8 +28,8 @@ impl World<'_> {
         let most_in_flight = self.replicas.seats_at(|| self.now_us);
         let late = self.processes[process].tick(self.now_us, usable, most_in_flight);
         self.oracle.ticked(process, &self.processes[process], self.now_us);
-        for (Woken { id, class, .. }, reason) in late {
-            self.refused_in_queue(id, class, reason);
+        for (Woken { id, .. }, reason) in late {
+            self.refused_in_queue(id, reason);
         }
         self.tally_capacity();
         if process + 1 == self.processes.len() {
@@ -41,7 +41,7 @@ impl World<'_> {
     /// Passes the estimate of the estimating process, and the limits of the forwarding process, to the tally.
     pub(crate) fn tally_capacity(&mut self) {
         if let (Some(first), Some(last)) = (self.processes.first(), self.processes.last()) {
-            let believed = first.believed();
+            let believed = first.believed;
             let known = if believed < Rate::MAX { believed.get() } else { 0.0 };
             self.tally.capacity(Duration::from_micros(self.now_us), known, last.gate.limit());
             if let Some(record) = &mut self.record {

@@ -8,13 +8,12 @@ use rand::RngCore;
 use tidegate_core::gate::{self, Leaving, QueueDecision, ShedReason};
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::queue::Lane;
-use tidegate_core::units::ClassId;
 use tidegate_gateway::upstream::balance::{InFlight, Miss, Replica};
 
 use super::LATENCY_US;
-use super::request::{AtOrigin, NewRequest, Passage, Request, generation, slot};
+use super::request::{AtOrigin, Passage, Request, generation, identity, slot};
 use super::trace::What;
-use super::world::{Item, World};
+use super::world::{Item, Route, World};
 use crate::answer::Answer;
 use crate::times::micros_up;
 use crate::visitor_events::Failure;
@@ -77,17 +76,17 @@ impl World<'_> {
     }
 
     fn note_request(&mut self, number: u32, passage: Passage) -> u64 {
-        let guest = self.guests.get(number).expect("who asks is here");
-        let route = &self.routes[guest.visitor.kind() as usize][usize::from(guest.visitor.step())];
-        let id = self.note(route.request(number, false), passage);
-        if let Some(guest) = self.guests.get_mut(number) {
-            guest.request = slot(id);
-        }
+        let guest = self.guests.held(number);
+        let (kind, step) = (guest.visitor.kind(), guest.visitor.step());
+        let id = self.note(number, (kind, step), false, passage);
+        self.guests.held(number).request = slot(id);
         id
     }
 
-    pub(crate) fn note(&mut self, new: NewRequest, passage: Passage) -> u64 {
-        let NewRequest { guest, class, cost, path, idempotent, is_part } = new;
+    /// Notes a request for the page of a kind's step, or for a part of it.
+    pub(crate) fn note(&mut self, guest: u32, of: (u32, u8), is_part: bool, passage: Passage) -> u64 {
+        let routes = if is_part { &self.part_routes } else { &self.routes };
+        let Route { class, cost, path, idempotent, .. } = routes[of.0 as usize][usize::from(of.1)];
         let Passage { ticket, cookies, session, under_way } = passage;
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
@@ -113,7 +112,7 @@ impl World<'_> {
             streams: false,
             retried: false,
         });
-        (u64::from(generation) << 32) | u64::from(slot)
+        identity(slot, generation)
     }
 
     fn set_patience(&mut self, id: u64) {
@@ -160,8 +159,7 @@ impl World<'_> {
     }
 
     /// Sends it to a replica; after a failed attempt to another, where that is allowed.
-    fn attempt(&mut self, id: u64, avoid: Option<u64>) -> Attempt {
-        let mut avoid = avoid;
+    fn attempt(&mut self, id: u64, mut avoid: Option<u64>) -> Attempt {
         loop {
             let picked = self.replicas.pick_at(self.rng.next_u64(), avoid, || self.now_us);
             let Some(replica) = picked else { return Attempt::Failed(None) };
@@ -251,7 +249,7 @@ impl World<'_> {
             if here.is_some() && self.now_us - sent_us < limit {
                 return;
             }
-            let id = (u64::from(generation) << 32) | u64::from(at);
+            let id = identity(at, generation);
             self.sent.pop_front();
             let Some(request) = here else { continue };
             self.trace.step(self.now_us, What::Silent, request.guest, 0);
@@ -274,7 +272,7 @@ impl World<'_> {
 
     pub(crate) fn gives_up(&mut self, at: u32, generation: u32) {
         let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
-        let id = (u64::from(generation) << 32) | u64::from(at);
+        let id = identity(at, generation);
         let (guest, class, cost, spot) = (request.guest, request.class, request.cost, request.spot);
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
         let session = request.session.filter(|_| request.head_us.is_none());
@@ -307,8 +305,8 @@ impl World<'_> {
         self.wake();
     }
 
-    pub(crate) fn refused_in_queue(&mut self, id: u64, class: ClassId, reason: ShedReason) {
-        self.oracle.timed_out(id, class);
+    pub(crate) fn refused_in_queue(&mut self, id: u64, reason: ShedReason) {
+        self.oracle.timed_out(id);
         self.shed(id, reason.event());
     }
 
@@ -374,7 +372,7 @@ impl World<'_> {
             let woken = match leaving {
                 Leaving::Forward(woken) => woken,
                 Leaving::Shed(woken, reason) => {
-                    self.refused_in_queue(woken.id, woken.class, reason);
+                    self.refused_in_queue(woken.id, reason);
                     continue;
                 }
             };

@@ -11,8 +11,9 @@ use super::admission::Caller;
 use super::request::{Page, Passage, SessionOf};
 use super::sessions::key_of;
 use super::trace::What;
-use super::world::{Item, World};
+use super::world::{Item, Route, World};
 use crate::oracle::Entry;
+use crate::visitor_events::RequestKind;
 
 impl World<'_> {
     pub(crate) fn page_came(&mut self, number: u32, at_us: u64) {
@@ -37,16 +38,17 @@ impl World<'_> {
         self.parts.asked += 1;
         self.trace.step(self.now_us, What::AsksPart, page.visitor, u64::from(page.step));
         if self.processes.is_empty() {
-            let id = self.note_part(page, Passage::default());
+            let id = self.note(page.visitor, (page.kind, page.step), true, Passage::default());
             return self.send_to_any_replica(id);
         }
         if self.gate_is_down() {
             return;
         }
         let process = self.processes.len() - 1;
-        let route = &self.part_routes[page.kind as usize][usize::from(page.step)];
-        let caller =
-            Caller::part(page.visitor, page.kind, page.step, route, self.tiers[page.kind as usize], process);
+        let Page { visitor: guest, kind, step, .. } = *page;
+        let Route { class, cost, .. } = self.part_routes[kind as usize][usize::from(step)];
+        let (ask, tier) = (RequestKind::Page, self.tiers[kind as usize]);
+        let caller = Caller { guest, ask, kind, step, is_part: true, class, cost, tier, process };
         let here = &self.processes[process];
         here.shard.arrived(caller.class);
         let now = here.now(self.now_us);
@@ -70,7 +72,8 @@ impl World<'_> {
                 self.oracle.entered(entry, &self.processes, self.now_us);
                 let under_way = claimed.or(begun);
                 let session = under_way.as_ref().map(|r| SessionOf { key: r.key(), begins: false });
-                let id = self.note_part(page, Passage { session, under_way, ..Passage::default() });
+                let passage = Passage { session, under_way, ..Passage::default() };
+                let id = self.note(page.visitor, (page.kind, page.step), true, passage);
                 self.enter_gate(id);
             }
             refused => {
@@ -82,11 +85,5 @@ impl World<'_> {
                 self.processes[process].finish_quietly(claimed, self.now_us);
             }
         }
-    }
-
-    fn note_part(&mut self, page: &Page, passage: Passage) -> u64 {
-        let route = &self.part_routes[page.kind as usize][usize::from(page.step)];
-        let request = route.request(page.visitor, true);
-        self.note(request, passage)
     }
 }

@@ -11,7 +11,7 @@ use tidegate_core::control::Control;
 use tidegate_core::gate::{Gate, ShedReason, Totals, Woken};
 use tidegate_core::measure::Shard;
 use tidegate_core::policies::PolicySet;
-use tidegate_core::room::{Checker, Room, RoomTargets};
+use tidegate_core::room::{Checker, Room};
 use tidegate_core::session::{SessionInputs, Sessions};
 use tidegate_core::ticket::KeyRing;
 use tidegate_core::units::{ClassId, Rate, Timestamp};
@@ -34,12 +34,15 @@ pub(crate) struct GateProcess {
     pub(crate) shard: Shard,
     rules: Option<Rules>,
     steering: Control,
-    believed: Rate,
-    estimate: Estimate,
+    /// The estimate of the origin's capacity, within the operator's bounds.
+    pub(crate) believed: Rate,
+    /// The estimate in force: the estimator's own, except at tokencheck, which follows tokengen's updates,
+    /// and while reports are missing.
+    pub(crate) estimate: Estimate,
     samples: Vec<Sample>,
     pub(crate) clock: DriftingClock,
     /// Since when visitors wait, as of the last tick.
-    waiting_since: Option<Timestamp>,
+    pub(crate) waiting_since: Option<Timestamp>,
     saved_at: Timestamp,
     /// The state saved last, which is left after a crash.
     saved: Option<Vec<u8>>,
@@ -127,10 +130,6 @@ impl GateProcess {
         self.rules.as_ref()?.in_force().map(|policies| &policies.orders)
     }
 
-    pub(crate) fn waiting_since(&self) -> Option<Timestamp> {
-        self.waiting_since
-    }
-
     pub(crate) fn forwards(&self) -> bool {
         !matches!(self.config.settings.role, Role::TokenGen { .. })
     }
@@ -193,21 +192,6 @@ impl GateProcess {
         let ahead = self.clock.ahead_us;
         *self = Self::start(self.config.settings.clone(), key, now_us, ahead, self.saved.take())?;
         Ok(())
-    }
-
-    /// The estimate of the origin's capacity, within the operator's bounds.
-    pub(crate) fn believed(&self) -> Rate {
-        self.believed
-    }
-
-    /// The estimate in force: the estimator's own, except at tokencheck, which follows tokengen's updates,
-    /// and while reports are missing.
-    pub(crate) fn estimate(&self) -> Estimate {
-        self.estimate
-    }
-
-    pub(crate) fn course(&self) -> RoomTargets {
-        self.admission.course()
     }
 
     /// The capacity that positions and waits are computed with.

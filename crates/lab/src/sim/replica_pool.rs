@@ -26,7 +26,7 @@ impl ReplicaPool {
             absent: i >= spec.replicas,
             slowness: 1.0,
         };
-        Self { replicas: (0..most_replicas(spec)).map(site).collect(), speed: 1.0 }
+        Self { replicas: (0..spec.most_replicas()).map(site).collect(), speed: 1.0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -106,8 +106,4 @@ impl ReplicaPool {
     pub(crate) fn stats(&self) -> Stats {
         self.replicas.iter().fold(Stats::default(), |sum, site| sum.plus(site.model.stats()))
     }
-}
-
-pub(crate) fn most_replicas(spec: &OriginSpec) -> u32 {
-    spec.changes.iter().filter_map(|c| c.replicas).fold(spec.replicas, u32::max).max(1)
 }

@@ -35,13 +35,8 @@ pub(crate) fn generation(id: u64) -> u32 {
     (id >> 32) as u32
 }
 
-pub(crate) struct NewRequest {
-    pub(crate) guest: u32,
-    pub(crate) class: ClassId,
-    pub(crate) cost: Cost,
-    pub(crate) path: u32,
-    pub(crate) idempotent: bool,
-    pub(crate) is_part: bool,
+pub(crate) fn identity(slot: u32, generation: u32) -> u64 {
+    (u64::from(generation) << 32) | u64::from(slot)
 }
 
 pub(crate) struct Request {

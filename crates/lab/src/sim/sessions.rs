@@ -83,11 +83,8 @@ impl World<'_> {
         session: SessionOf,
         under_way: Option<SessionRequest>,
     ) {
-        if self.processes.last().is_some_and(is_by_pass) {
-            self.void(number, Some(session), under_way);
-        } else {
-            self.finished(number, under_way);
-        }
+        let is_voided = self.processes.last().is_some_and(is_by_pass);
+        self.void(number, Some(session).filter(|_| is_voided), under_way);
     }
 
     /// Cookies of the origin's answer after an entry: the ticket is removed, a session's pass is set.

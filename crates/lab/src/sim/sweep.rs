@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 use super::chance::perturb;
 use super::record::Record;
@@ -10,6 +10,7 @@ use super::{SimError, SimOptions, SimRun, run};
 use crate::oracle::Violation;
 use crate::outcome::Way;
 use crate::scenario::Scenario;
+use crate::spread::{cause_of, spread};
 use crate::tally::Tally;
 
 #[derive(Debug, Default)]
@@ -36,27 +37,16 @@ pub fn sweep(
     threads: usize,
     random_faults: bool,
 ) -> Result<SweepReport, SimError> {
-    let next = Mutex::new(seeds);
-    let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let Some(seed) = next.lock().unwrap_or_else(|e| e.into_inner()).next() else { return };
-                    let mut result = run_seed(scenario, seed, random_faults);
-                    if let Ok(run) = &mut result {
-                        // A thousand series that nobody reads would fill the memory.
-                        run.outcome.series = Vec::new();
-                    }
-                    results.lock().unwrap_or_else(|e| e.into_inner()).push((seed, result));
-                }
-            });
+    let play = |seed: u64| {
+        let mut result = run_seed(scenario, seed, random_faults);
+        if let Ok(run) = &mut result {
+            // A thousand series that nobody reads would fill the memory.
+            run.outcome.series = Vec::new();
         }
-    });
-    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
-    results.sort_by_key(|(seed, _)| *seed);
+        Ok((seed, result))
+    };
     let mut report = SweepReport::default();
-    for (seed, result) in results {
+    for (seed, result) in spread(seeds, threads, &AtomicBool::new(false), play).into_iter().flatten() {
         let run = result?;
         report.events += run.events;
         report.digest = (report.digest ^ run.digest).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
@@ -71,9 +61,7 @@ fn run_seed(scenario: &Scenario, seed: u64, random_faults: bool) -> Result<SimRu
         || if random_faults { run(&perturb(scenario, seed), &options) } else { run(scenario, &options) };
     // A sweep looks for failing assertions of the core, so the message must name the seed.
     catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|cause| {
-        let text = cause.downcast_ref::<String>().map(String::as_str);
-        let what =
-            text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("an unknown cause").to_owned();
+        let what = cause_of(&*cause);
         let outcome =
             Tally::default().outcome(&scenario.name, Way::Sim, seed, Some(format!("panicked: {what}")));
         let violation = Violation { seed, at_us: 0, event: 0, rule: "panic", what, steps: Vec::new() };

@@ -92,7 +92,7 @@ pub(crate) struct Trace {
     last: VecDeque<Step>,
     keep: usize,
     pub(crate) count: u64,
-    digest: u64,
+    pub(crate) digest: u64,
 }
 
 impl Trace {
@@ -112,10 +112,6 @@ impl Trace {
         if self.keep > 0 {
             self.last.push_back(Step { at_us, what, who, more });
         }
-    }
-
-    pub(crate) fn digest(&self) -> u64 {
-        self.digest
     }
 
     pub(crate) fn last(&self, n: usize) -> Vec<Step> {

@@ -20,20 +20,21 @@ use tokio::time::Instant;
 use super::guest::Guest;
 use super::process::{GateProcess, settings_of};
 use super::record::Record;
-use super::replica_pool::{ReplicaPool, most_replicas};
-use super::request::{NewRequest, Page, PartCounts, Request};
-use super::trace::{Trace, What};
+use super::replica_pool::ReplicaPool;
+use super::request::{Page, PartCounts, Request};
+use super::trace::{STEPS_SHOWN, Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
 use crate::answer::Answer;
 use crate::crowd::{Crowd, VisitorMix};
 use crate::model::{Done, Paths};
 use crate::oracle::Oracle;
-use crate::scenario::{Kind, Scenario};
+use crate::scenario::{Kind, Scenario, Step};
 use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::times::micros_up;
 use crate::visitor::{Next, Visitor};
 use crate::visitor_events::{End, Failure, Noted, RequestKind};
+use crate::wheel::Wheel;
 
 /// Events of the agenda. Numbers of requests come with their generation: those of requests that are over are
 /// skipped.
@@ -75,19 +76,12 @@ pub(crate) struct Route {
     pub(crate) idempotent: bool,
 }
 
-impl Route {
-    pub(crate) fn request(&self, guest: u32, is_part: bool) -> NewRequest {
-        let Self { class, cost, path, idempotent, .. } = *self;
-        NewRequest { guest, class, cost, path, idempotent, is_part }
-    }
-}
-
 pub(crate) struct World<'s> {
     pub(crate) scenario: &'s Scenario,
     pub(crate) cast: VisitorMix,
     crowd: Peekable<Crowd>,
     pub(crate) now_us: u64,
-    pub(crate) agenda: crate::wheel::Wheel<Item>,
+    pub(crate) agenda: Wheel<Item>,
     pub(crate) guests: Slab<Guest>,
     /// Of sessions, by visitor; none where visitors are let in for one request.
     pub(crate) passes: Vec<Option<Pass>>,
@@ -142,7 +136,7 @@ impl<'s> World<'s> {
         if scenario.deadline.is_none() && crowd.size_hint_visitors().is_none() {
             return Err(SimError::Endless);
         }
-        let replicas = most_replicas(&scenario.origin) as usize;
+        let replicas = scenario.origin.most_replicas() as usize;
         let mut key = [0; 32];
         key[..8].copy_from_slice(&options.seed.to_le_bytes());
         let mut processes = Vec::new();
@@ -156,8 +150,8 @@ impl<'s> World<'s> {
         let tiers = tiers(&cast, config)?;
         let steps = || cast.kinds.iter().flat_map(|kind| &kind.steps);
         let mut world = Self {
-            routes: routes(&cast, &tiers, config, scenario, Asked::Page)?,
-            part_routes: routes(&cast, &tiers, config, scenario, Asked::Part)?,
+            routes: routes(&cast, &tiers, config, scenario, false)?,
+            part_routes: routes(&cast, &tiers, config, scenario, true)?,
             has_parts: steps().any(|step| step.parts > 0),
             pages: Slab::default(),
             parts: PartCounts::default(),
@@ -167,7 +161,7 @@ impl<'s> World<'s> {
             cast,
             crowd: crowd.peekable(),
             now_us: 0,
-            agenda: crate::wheel::Wheel::new(),
+            agenda: Wheel::new(),
             guests: Slab::default(),
             passes: Vec::new(),
             requests: Slab::default(),
@@ -184,7 +178,7 @@ impl<'s> World<'s> {
             sent: VecDeque::new(),
             tally: scenario.tally(),
             record: options.record.then(Record::default),
-            trace: Trace::new(options.trace.max(if options.check { super::trace::STEPS_SHOWN } else { 0 })),
+            trace: Trace::new(options.trace.max(if options.check { STEPS_SHOWN } else { 0 })),
             rng: SmallRng::seed_from_u64(options.seed ^ 0x7469_6465_6761_7465),
             key,
             done: Vec::new(),
@@ -252,7 +246,8 @@ impl<'s> World<'s> {
                 let guest = self.guests.insert(Guest::new(Visitor::new(person, &self.cast)));
                 self.visit(guest);
             }
-            self.check();
+            let requests = self.requests.len() - self.streaming;
+            self.oracle.check(self.now_us, &self.processes, requests, &self.trace);
         }
         let at_deadline = self.now_us >= deadline;
         self.session_slots_come_back();
@@ -346,7 +341,7 @@ impl<'s> World<'s> {
             self.tally.served_of(guest.visitor.kind());
         }
         reaction.session.into_iter().for_each(|end| self.tally.session(end, now));
-        self.oracle.noted(number, guest.visitor.kind(), &reaction.noted, now);
+        self.oracle.noted(number, guest.visitor.kind(), &reaction.noted);
         self.goes_on(number, reaction.next, now);
     }
 
@@ -363,7 +358,7 @@ impl<'s> World<'s> {
                 };
                 self.trace.step(micros_up(now), What::Leaves, number, code);
                 self.tally.left(end, guest.visitor.in_room(), now);
-                self.oracle.left(number, end, guest.held().is_some());
+                self.oracle.left(number);
                 if let Some(pass) = self.passes.get_mut(number as usize) {
                     *pass = None;
                 }
@@ -380,11 +375,6 @@ impl<'s> World<'s> {
             self.tally.left(End::Failed(Failure::Patience), guest.visitor.in_room(), now);
         }
     }
-
-    fn check(&mut self) {
-        let requests = self.requests.len() - self.streaming;
-        self.oracle.check(self.now_us, &self.processes, requests, &self.trace);
-    }
 }
 
 fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimError> {
@@ -397,12 +387,6 @@ fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimE
     cast.kinds.iter().map(tier).collect()
 }
 
-#[derive(Clone, Copy)]
-enum Asked {
-    Page,
-    Part,
-}
-
 /// What each step of each kind asks for. `{n}` in a path stands for one number here: classes and demands do
 /// not depend on it.
 fn routes(
@@ -410,14 +394,14 @@ fn routes(
     tiers: &[TierId],
     config: Option<&Config>,
     scenario: &Scenario,
-    asked: Asked,
+    of_parts: bool,
 ) -> Result<Vec<Vec<Route>>, SimError> {
     let paths = Paths::compile(&scenario.origin.paths).map_err(SimError::Paths)?;
-    let route = |kind: &Kind, tier: TierId, step: &crate::scenario::Step| {
-        let (method, target, accept) = match asked {
-            Asked::Page if kind.browser => (step.method.as_str(), &step.path, "text/html"),
-            Asked::Page => (step.method.as_str(), &step.path, "application/json"),
-            Asked::Part => ("GET", &step.part, "*/*"),
+    let route = |kind: &Kind, tier: TierId, step: &Step| {
+        let (method, target, accept) = match (of_parts, kind.browser) {
+            (true, _) => ("GET", &step.part, "*/*"),
+            (false, true) => (step.method.as_str(), &step.path, "text/html"),
+            (false, false) => (step.method.as_str(), &step.path, "application/json"),
         };
         let target = target.replace("{n}", "500000");
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::MAX_RESPONSE_US;
-use crate::stats::ratio;
+use crate::stats::{add_fields, ratio};
 use crate::visitor_events::SessionEnd;
 
 #[derive(Clone, Debug)]
@@ -54,11 +54,7 @@ impl Measured {
     pub fn merge(&mut self, other: &Self) {
         self.response_us.add(&other.response_us).expect("histograms of the same bounds");
         self.sum_us += other.sum_us;
-        let (mine, theirs) = (&mut self.sessions, &other.sessions);
-        mine.good += theirs.good;
-        mine.slow += theirs.slow;
-        mine.broken += theirs.broken;
-        mine.turned_away += theirs.turned_away;
+        add_fields!(self.sessions, other.sessions; good, slow, broken, turned_away);
     }
 
     /// The figures; of a run that ended at `lasted`, up to there.

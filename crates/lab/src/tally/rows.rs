@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::stats::add_fields;
+
 /// Seconds kept: a day.
 const MAX_SECONDS: usize = 24 * 3600;
 /// Width of a bin: 0.25 % of a window of four seconds.
@@ -42,28 +44,9 @@ pub(super) struct Row {
 
 impl Row {
     fn add(&mut self, other: &Self) {
-        self.offered += other.offered;
-        self.requests += other.requests;
-        self.polls += other.polls;
-        self.served += other.served;
-        self.failed += other.failed;
-        self.full += other.full;
-        self.given_up += other.given_up;
-        self.waits += other.waits;
-        self.told += other.told;
-        self.door += other.door;
-        self.origin_served += other.origin_served;
-        self.waiting += other.waiting;
-        self.in_flight += other.in_flight;
-        self.origin_present += other.origin_present;
-        self.response_us += other.response_us;
-        self.given_up_us += other.given_up_us;
-        self.response_max_us = self.response_max_us.max(other.response_max_us);
-        self.wait_us += other.wait_us;
-        self.wait_max_us = self.wait_max_us.max(other.wait_max_us);
-        self.told_us += other.told_us;
-        self.door_units += other.door_units;
-        self.origin_us += other.origin_us;
+        add_fields!(self, other; offered, requests, polls, served, failed, full, given_up, waits, told, door);
+        add_fields!(self, other; origin_served, waiting, in_flight, origin_present, response_us, given_up_us);
+        add_fields!(self, other; wait_us, told_us, door_units, origin_us; max response_max_us, wait_max_us);
         // One gate, one origin: at most one part of a run knows of them.
         self.origin_p99_us = self.origin_p99_us.max(other.origin_p99_us);
         self.capacity_rps = other.capacity_rps.or(self.capacity_rps);
@@ -132,8 +115,7 @@ impl Bins {
 
     pub fn merge(&mut self, other: &Self) {
         merge(&mut self.0, &other.0, |mine, theirs| {
-            mine.served += theirs.served;
-            mine.waiting += theirs.waiting;
+            add_fields!(mine, theirs; served, waiting);
         });
     }
 

@@ -127,16 +127,11 @@ fn trace(record: &Record, series: &[Second], known: &[Known]) -> Trace {
 fn of_second(t: usize, offered: f64, answered: &[Answered]) -> arena::Second {
     arena::Second {
         t: t as f64,
-        capacity: 0.0,
-        limit: None,
         served: answered.len() as u64,
         goodput: answered.iter().map(|answer| answer.cost.units()).sum(),
-        failed: 0,
         offered: Some(offered),
         response_s: answered.iter().map(|answer| f64::from(answer.took_us) / 1e6).sum(),
-        p99_s: 0.0,
-        queued: 0,
-        phase: "",
+        ..arena::Second::default()
     }
 }
 

@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 
 use super::figures::{Figures, Known, figures};
-use super::spread::spread;
 use super::stretch::stretches;
 use super::summary::{OURS, Standing};
 use super::truth::{Effort, truth};
@@ -13,6 +12,7 @@ use crate::experiment::ScenarioText;
 use crate::plot::{Line, Plot, Style};
 use crate::scenario::{Mistakes, Scenario};
 use crate::sim::{self, SimOptions};
+use crate::spread::spread;
 
 /// Beliefs beyond so many times the truth press all others flat: then the axis is logarithmic.
 const LOG_FROM: f64 = 3.0;
@@ -41,8 +41,7 @@ type Ran = (Figures, Vec<f64>);
 impl Setting {
     /// Its scenario, given the file's.
     pub fn scenario(&self, source: &ScenarioText) -> Result<Scenario, Mistakes> {
-        let mut scenario =
-            Scenario::parse(&source.text, &format!("{}.toml", source.name), &source.dir, &self.set)?;
+        let mut scenario = source.scenario(&self.set)?;
         scenario.name.clone_from(&self.name);
         Ok(scenario)
     }

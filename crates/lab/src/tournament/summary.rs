@@ -26,9 +26,9 @@ const WITH_P90: [&str; 8] = [
 pub struct NamedFigure {
     /// `ESTIMATOR.SCENARIO.FIGURE`
     pub name: String,
-    /// Its unit; `1` for shares and ratios.
+    /// `1` for shares and ratios.
     pub unit: &'static str,
-    /// Its value; `None` where it has no sense.
+    /// `None` where it has no sense.
     pub value: Option<f64>,
 }
 

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use tidegate_settings::Capacity;
 
-use super::spread::spread;
 use super::stretch::{Stretch, alone};
 use crate::dist::MAX_TIME;
 use crate::experiment::known;
 use crate::outcome::Second;
 use crate::scenario::{Arrivals, Kind, Scenario};
 use crate::sim::{self, SimOptions};
+use crate::spread::spread;
 use crate::stats::{percentile, ratio};
 
 /// Longest mean response time that an oracle allows, over the unloaded one.

@@ -44,20 +44,18 @@ pub(super) fn evaluate(node: &Node, source: &(impl Source + ?Sized)) -> Value {
         Node::Number(number) => Value::Number(*number),
         Node::Key { run, key } => source.key(run, key).unwrap_or(Value::Number(f64::NAN)),
         Node::Column { run, column } => Value::Curve(source.column(run, column).unwrap_or_default()),
-        Node::Pair(operator, left, right) => pair(*operator, evaluate(left, source), evaluate(right, source)),
+        Node::Pair(operator, left, right) => {
+            combine(evaluate(left, source), evaluate(right, source), |a, b| match operator {
+                Operator::Add => a + b,
+                Operator::Subtract => a - b,
+                Operator::Multiply => a * b,
+                Operator::Divide => a / b,
+            })
+        }
         Node::Call(function, arguments) => {
             call(*function, arguments.iter().map(|argument| evaluate(argument, source)))
         }
     }
-}
-
-fn pair(operator: Operator, left: Value, right: Value) -> Value {
-    combine(left, right, |a, b| match operator {
-        Operator::Add => a + b,
-        Operator::Subtract => a - b,
-        Operator::Multiply => a * b,
-        Operator::Divide => a / b,
-    })
 }
 
 fn combine(left: Value, right: Value, apply: impl Fn(f64, f64) -> f64) -> Value {

@@ -36,37 +36,32 @@ struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     fn sum(&mut self) -> Result<Node, Mistake> {
-        let mut left = self.product()?;
-        loop {
-            let operator = match self.peek() {
-                Some('+') => Operator::Add,
-                Some('-') => Operator::Subtract,
-                _ => return Ok(left),
-            };
-            self.at += 1;
-            left = Node::Pair(operator, Box::new(left), Box::new(self.product()?));
-        }
+        self.chain(Self::product, [('+', Operator::Add), ('-', Operator::Subtract)])
     }
 
     fn product(&mut self) -> Result<Node, Mistake> {
-        let mut left = self.term()?;
+        self.chain(Self::term, [('*', Operator::Multiply), ('/', Operator::Divide)])
+    }
+
+    fn chain(
+        &mut self,
+        part: fn(&mut Self) -> Result<Node, Mistake>,
+        operators: [(char, Operator); 2],
+    ) -> Result<Node, Mistake> {
+        let mut left = part(self)?;
         loop {
-            let operator = match self.peek() {
-                Some('*') => Operator::Multiply,
-                Some('/') => Operator::Divide,
-                _ => return Ok(left),
+            let next = self.peek();
+            let Some((_, operator)) = operators.iter().find(|(sign, _)| Some(*sign) == next) else {
+                return Ok(left);
             };
             self.at += 1;
-            left = Node::Pair(operator, Box::new(left), Box::new(self.term()?));
+            left = Node::Pair(*operator, Box::new(left), Box::new(part(self)?));
         }
     }
 
     fn term(&mut self) -> Result<Node, Mistake> {
         match self.peek() {
-            Some('(') => {
-                let mut inner = self.brackets('(', ')', ")")?;
-                Ok(inner.swap_remove(0))
-            }
+            Some('(') => Ok(self.brackets(")")?.swap_remove(0)),
             Some(c) if c.is_ascii_digit() => self.number(),
             Some(c) if c.is_ascii_alphabetic() => self.named(),
             _ => Err(self.mistake("a number, RUN.KEY, RUN[COLUMN] or a function of them")),
@@ -94,15 +89,15 @@ impl<'t> Reader<'t> {
                     let all: Vec<&str> = Function::ALL.iter().map(|(name, _)| *name).collect();
                     return Err(self.mistake(&format!("one of the functions {}", all.join(", "))));
                 };
-                Ok(Node::Call(*function, self.brackets('(', ')', ", or )")?))
+                Ok(Node::Call(*function, self.brackets(", or )")?))
             }
             _ => Err(self.mistake(&format!("{name}.KEY, {name}[COLUMN] or {name}(...)"))),
         }
     }
 
     /// What stands between brackets, separated by commas; one sum at least.
-    fn brackets(&mut self, open: char, close: char, expected: &str) -> Result<Vec<Node>, Mistake> {
-        self.expect(open, "(")?;
+    fn brackets(&mut self, expected: &str) -> Result<Vec<Node>, Mistake> {
+        self.expect('(', "(")?;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(self.mistake(&format!("at most {MAX_DEPTH} brackets within each other")));
@@ -112,7 +107,7 @@ impl<'t> Reader<'t> {
             self.at += 1;
             inner.push(self.sum()?);
         }
-        self.expect(close, expected)?;
+        self.expect(')', expected)?;
         self.depth -= 1;
         Ok(inner)
     }

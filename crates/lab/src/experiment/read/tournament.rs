@@ -48,18 +48,10 @@ impl Reader<'_> {
 
     fn scenarios(&mut self, keys: &Keys) -> Vec<Setting> {
         let mut settings = Vec::new();
-        let Some(parent) = self.table(keys, "scenario") else { return settings };
-        for entry in parent.in_order() {
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-            if !entry.name.starts_with(|c: char| c.is_ascii_alphabetic()) || !entry.name.chars().all(plain) {
-                let expected = "a name of letters, digits and \"-\" that begins with a letter";
-                self.wrong(Some(entry.at), &parent.path, expected, quoted(&entry.name));
-            }
-            if let Some(table) = self.table(&parent, &entry.name) {
-                self.only(&table, &["about", "set"]);
-                let (about, set) = (self.text(&table, "about"), self.set(&table));
-                settings.push(Setting { name: entry.name.clone(), about, set });
-            }
+        for (name, table) in self.tables(keys, "scenario", '-') {
+            self.only(&table, &["about", "set"]);
+            let (about, set) = (self.text(&table, "about"), self.set(&table));
+            settings.push(Setting { name, about, set });
         }
         settings
     }
@@ -68,31 +60,28 @@ impl Reader<'_> {
     fn estimators(&mut self, keys: &Keys) -> Vec<String> {
         let known = || capacity::names().filter(|name| *name != NOT_BY_ITSELF);
         let Some(node) = keys.get("estimators") else { return known().map(str::to_owned).collect() };
-        let expected =
-            format!("an array of estimators ({})", capacity::names().collect::<Vec<_>>().join(", "));
-        let mut names = Vec::new();
-        match &node.value {
-            Value::List(items) if !items.is_empty() => {
-                for item in items {
-                    match &item.value {
-                        Value::Text(name) if capacity::names().any(|known| known == name) => {
-                            names.push(name.clone());
-                        }
-                        Value::Text(name) => {
-                            let hint = did_you_mean(name, capacity::names());
-                            let expected = format!("{expected} {}", hint.unwrap_or_default());
-                            let key = keys.key("estimators");
-                            self.wrong(Some(item.at), &key, expected.trim_end(), quoted(name));
-                        }
-                        other => {
-                            self.wrong(Some(item.at), &keys.key("estimators"), &expected, other.describe());
-                        }
-                    }
-                }
+        let (key, names) = (keys.key("estimators"), capacity::names().collect::<Vec<_>>());
+        let expected = format!("an array of estimators ({})", names.join(", "));
+        let items = match &node.value {
+            Value::List(items) if !items.is_empty() => items.as_slice(),
+            other => {
+                self.wrong(Some(node.at), &key, &expected, other.describe());
+                &[]
             }
-            other => self.wrong(Some(node.at), &keys.key("estimators"), &expected, other.describe()),
+        };
+        let mut chosen = Vec::new();
+        for item in items {
+            match &item.value {
+                Value::Text(name) if names.contains(&name.as_str()) => chosen.push(name.clone()),
+                Value::Text(name) => {
+                    let hint = did_you_mean(name, names.iter().copied()).unwrap_or_default();
+                    let expected = format!("{expected} {hint}");
+                    self.wrong(Some(item.at), &key, expected.trim_end(), quoted(name));
+                }
+                other => self.wrong(Some(item.at), &key, &expected, other.describe()),
+            }
         }
-        names
+        chosen
     }
 
     fn seeds(&mut self, keys: &Keys, name: &str) -> RangeInclusive<u64> {
@@ -107,16 +96,14 @@ impl Reader<'_> {
     }
 
     fn truth_requests(&mut self, keys: &Keys) -> u32 {
-        match keys.get("truth_requests") {
+        match keys.get("truth_requests").map(|node| (node.at, &node.value)) {
             None => TRUTH_REQUESTS,
-            Some(node) => match &node.value {
-                Value::Integer(n) if (100..=MAX_TRUTH_REQUESTS).contains(n) => *n as u32,
-                other => {
-                    let expected = format!("a number from 100 to {MAX_TRUTH_REQUESTS}");
-                    self.wrong(Some(node.at), &keys.key("truth_requests"), &expected, other.describe());
-                    TRUTH_REQUESTS
-                }
-            },
+            Some((_, Value::Integer(n))) if (100..=MAX_TRUTH_REQUESTS).contains(n) => *n as u32,
+            Some((at, other)) => {
+                let expected = format!("a number from 100 to {MAX_TRUTH_REQUESTS}");
+                self.wrong(Some(at), &keys.key("truth_requests"), &expected, other.describe());
+                TRUTH_REQUESTS
+            }
         }
     }
 }

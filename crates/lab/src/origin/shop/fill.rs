@@ -22,32 +22,10 @@ const OVER: u32 = 10;
 /// Things named in a description: with the phrases between them about 400 characters, a short real one.
 const DESCRIBED: usize = 9;
 
-const TABLES: &str = "
-CREATE TABLE shop (version INTEGER NOT NULL, size TEXT NOT NULL, seed INTEGER NOT NULL, opened_us INTEGER NOT NULL);
-CREATE TABLE categories (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
-CREATE TABLE regions (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
-CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, region INTEGER NOT NULL REFERENCES regions,
-    rating INTEGER NOT NULL, joined_s INTEGER NOT NULL);
-CREATE TABLE items (id INTEGER PRIMARY KEY, seller INTEGER NOT NULL REFERENCES users,
-    category INTEGER NOT NULL REFERENCES categories, title TEXT NOT NULL, description TEXT NOT NULL,
-    start_cents INTEGER NOT NULL, ends_s INTEGER NOT NULL,
-    bids INTEGER NOT NULL, highest_cents INTEGER);
-CREATE TABLE bids (id INTEGER PRIMARY KEY, item INTEGER NOT NULL REFERENCES items,
-    bidder INTEGER NOT NULL REFERENCES users, cents INTEGER NOT NULL, at_s INTEGER NOT NULL);
-CREATE TABLE comments (id INTEGER PRIMARY KEY, author INTEGER NOT NULL REFERENCES users,
-    about INTEGER NOT NULL REFERENCES users, item INTEGER NOT NULL REFERENCES items,
-    rating INTEGER NOT NULL, at_s INTEGER NOT NULL, text TEXT NOT NULL);
-";
+const TABLES: &str = include_str!("tables.sql");
 
 /// Made after the rows: building an index once is cheaper than keeping it through every insertion.
-const INDICES: &str = "
-CREATE INDEX items_by_category ON items (category, ends_s);
-CREATE INDEX items_by_end ON items (ends_s);
-CREATE INDEX items_by_seller ON items (seller, ends_s);
-CREATE UNIQUE INDEX bids_by_item ON bids (item, cents);
-CREATE INDEX bids_by_bidder ON bids (bidder, at_s);
-CREATE INDEX comments_by_user ON comments (about, at_s);
-";
+const INDICES: &str = include_str!("indices.sql");
 
 /// Creates and fills everything in one transaction: a file is a whole shop or none.
 ///

@@ -3,16 +3,17 @@
 //! Threads, not tasks: a query to SQLite blocks, and a bounded number of blocked threads is what such
 //! services are made of. Replicas share the database as real ones do; each has connections of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{Request, Response};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::model::{StageStats, Stats};
 
-use super::stage::{Meter, Stage, lock};
+use super::stage::{Meter, Stage};
 use super::visit::{self, DbJob, Visit, Visiting};
 use super::{MAX_SERVERS, Shop, ShopError, pages, route, store};
 
@@ -52,13 +53,13 @@ struct Present {
 
 impl Present {
     fn taken(&self) {
-        let mut stats = lock(&self.stats);
+        let mut stats = self.stats.lock();
         stats.queued -= 1;
         stats.in_service += 1;
     }
 
     fn ended(self, how: Ended) {
-        let mut stats = lock(&self.stats);
+        let mut stats = self.stats.lock();
         stats.in_service -= 1;
         *match how {
             Ended::Served => &mut stats.served,
@@ -153,7 +154,7 @@ impl Service {
 
     fn hand_in(&self, job: AppJob) {
         // Locked until the job is counted: a worker that takes it at once counts it after that.
-        let mut stats = lock(&self.stats);
+        let mut stats = self.stats.lock();
         stats.submitted += 1;
         match self.app.submit(job) {
             Ok(()) => {
@@ -169,7 +170,7 @@ impl Service {
     }
 
     pub fn stats(&self) -> Stats {
-        *lock(&self.stats)
+        *self.stats.lock()
     }
 
     pub fn stages(&self) -> [StageStats; 2] {

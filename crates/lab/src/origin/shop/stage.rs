@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tokio::time::Instant;
 
 use crate::model::StageStats;
@@ -74,7 +75,7 @@ impl<J: Send + 'static> Stage<J> {
     /// # Errors
     /// The job, when every server is busy and the backlog is full, or the tier is being closed.
     pub fn submit(&self, job: J) -> Result<(), J> {
-        let mut queue = lock(&self.shared.queue);
+        let mut queue = self.shared.queue.lock();
         let present = queue.waiting.len() + queue.in_service;
         if present >= self.shared.room || !queue.open {
             return Err(job);
@@ -95,7 +96,7 @@ impl<J> Stage<J> {
             name: self.shared.name.to_owned(),
             servers: seen.len() as u32,
             busy: seen.iter().filter(|(at_work, _)| *at_work).count() as u32,
-            queued: lock(&self.shared.queue).waiting.len() as u32,
+            queued: self.shared.queue.lock().waiting.len() as u32,
             busy_us: seen.iter().map(|(_, busy)| micros(*busy)).collect(),
             idle_us: seen.iter().map(|(_, busy)| micros(existed.saturating_sub(*busy))).collect(),
         }
@@ -104,7 +105,7 @@ impl<J> Stage<J> {
 
 impl<J> Drop for Stage<J> {
     fn drop(&mut self) {
-        let mut queue = lock(&self.shared.queue);
+        let mut queue = self.shared.queue.lock();
         queue.open = false;
         let discarded = std::mem::take(&mut queue.waiting);
         drop(queue);
@@ -122,7 +123,7 @@ impl<J> Shared<J> {
     fn serve(&self, server: usize, handler: &mut impl FnMut(J, &Meter)) {
         let meter = &self.meters[server];
         loop {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             let job = loop {
                 if let Some(job) = queue.waiting.pop_front() {
                     break job;
@@ -130,14 +131,14 @@ impl<J> Shared<J> {
                 if !queue.open {
                     return;
                 }
-                queue = self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                self.ready.wait(&mut queue);
             };
             queue.in_service += 1;
             drop(queue);
             meter.resume();
             handler(job, meter);
             meter.pause();
-            lock(&self.queue).in_service -= 1;
+            self.queue.lock().in_service -= 1;
         }
     }
 }
@@ -152,11 +153,11 @@ impl Meter {
     }
 
     fn resume(&self) {
-        lock(&self.0).since = Some(Instant::now());
+        self.0.lock().since = Some(Instant::now());
     }
 
     fn pause(&self) {
-        let mut busy = lock(&self.0);
+        let mut busy = self.0.lock();
         if let Some(since) = busy.since.take() {
             busy.total += since.elapsed();
         }
@@ -164,13 +165,8 @@ impl Meter {
 
     /// Whether it is busy now, and for how long it has been in all.
     fn read(&self) -> (bool, Duration) {
-        let busy = lock(&self.0);
+        let busy = self.0.lock();
         let now = busy.since.map_or(Duration::ZERO, |since| since.elapsed());
         (busy.since.is_some(), busy.total + now)
     }
-}
-
-/// No code that can panic runs under these locks; a poisoned one still holds consistent figures.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,13 +8,13 @@
 //! tier that has few servers: this is what hurts.
 
 use std::fmt::{self, Display};
-use std::sync::Mutex;
 
-use rusqlite::{Connection, OptionalExtension, Result, Row, TransactionBehavior, params};
+use parking_lot::Mutex;
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, TransactionBehavior, params};
 use serde::Serialize;
 
 use super::route::{BidForm, Query};
-use super::stage::lock;
 
 /// Items on a page of a list.
 pub(super) const PAGE_ITEMS: u32 = 20;
@@ -148,11 +148,11 @@ pub(super) fn run(connection: &mut Connection, writer: &Mutex<()>, ask: &Query, 
         Query::User(id) => snapshot(connection, |at| user(at, *id, now_s)),
         Query::Lucky(number) => snapshot(connection, |at| lucky_item(at, *number, now_s)),
         Query::Bid(form) => {
-            let _turn = lock(writer);
+            let _turn = writer.lock();
             bid(connection, *form, now_s).map(Found::Bid)
         }
         Query::LuckyBid(number) => {
-            let _turn = lock(writer);
+            let _turn = writer.lock();
             lucky_bid(connection, *number, now_s).map(Found::Bid)
         }
     }
@@ -178,6 +178,10 @@ fn listing(row: &Row<'_>) -> Result<Listing> {
     })
 }
 
+fn one<T: FromSql>(connection: &Connection, sql: &str, of: impl Params) -> Result<T> {
+    connection.prepare_cached(sql)?.query_row(of, |row| row.get(0))
+}
+
 fn offset(page: u32) -> u32 {
     page.saturating_sub(1).saturating_mul(PAGE_ITEMS)
 }
@@ -189,7 +193,7 @@ fn home(connection: &Connection, now_s: i64) -> Result<Vec<Listing>> {
 
 fn browse(connection: &Connection, category: u32, page: u32, now_s: i64) -> Result<List> {
     let count = "SELECT count(*) FROM items WHERE category = ?1 AND ends_s > ?2";
-    let total = connection.prepare_cached(count)?.query_row(params![category, now_s], |row| row.get(0))?;
+    let total = one(connection, count, params![category, now_s])?;
     let sql = format!(
         "SELECT {LISTING} FROM items WHERE ends_s > ?1 AND category = ?2 ORDER BY ends_s, id LIMIT ?3 OFFSET ?4"
     );
@@ -304,9 +308,7 @@ fn bid(connection: &mut Connection, form: BidForm, now_s: i64) -> Result<Result<
 
 fn judge(connection: &Connection, form: BidForm, now_s: i64) -> Result<Result<Auction, Refusal>> {
     let Some(auction) = auction(connection, form.item)? else { return Ok(Err(Refusal::NoItem)) };
-    let known: bool = connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM users WHERE id = ?1)")?
-        .query_row([form.user], |row| row.get(0))?;
+    let known: bool = one(connection, "SELECT EXISTS (SELECT 1 FROM users WHERE id = ?1)", [form.user])?;
     let least_cents = auction.least_cents();
     Ok(match () {
         () if !known => Err(Refusal::NoUser),
@@ -333,16 +335,12 @@ fn auction(connection: &Connection, id: i64) -> Result<Option<Auction>> {
 
 /// The open auction that a number falls on: for visitors who have no catalogue, such as a load generator's.
 fn lucky(connection: &Connection, number: u32, now_s: i64) -> Result<Option<i64>> {
-    let items: i64 = connection
-        .prepare_cached("SELECT coalesce(max(id), 0) FROM items")?
-        .query_row([], |row| row.get(0))?;
+    let items: i64 = one(connection, "SELECT coalesce(max(id), 0) FROM items", [])?;
     let from = 1 + i64::from(number) % items.max(1);
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM items NOT INDEXED WHERE id >= ?1 AND ends_s > ?2 ORDER BY id LIMIT 1",
-    )?;
-    match statement.query_row([from, now_s], |row| row.get(0)).optional()? {
+    let first = "SELECT id FROM items NOT INDEXED WHERE id >= ?1 AND ends_s > ?2 ORDER BY id LIMIT 1";
+    match one(connection, first, [from, now_s]).optional()? {
         Some(id) => Ok(Some(id)),
-        None => statement.query_row([1, now_s], |row| row.get(0)).optional(),
+        None => one(connection, first, [1, now_s]).optional(),
     }
 }
 
@@ -356,9 +354,7 @@ fn lucky_item(connection: &Connection, number: u32, now_s: i64) -> Result<Found>
 fn lucky_bid(connection: &mut Connection, number: u32, now_s: i64) -> Result<Result<Accepted, Refusal>> {
     let Some(item) = lucky(connection, number, now_s)? else { return Ok(Err(Refusal::NoItem)) };
     let Some(auction) = auction(connection, item)? else { return Ok(Err(Refusal::NoItem)) };
-    let users: i64 = connection
-        .prepare_cached("SELECT coalesce(max(id), 0) FROM users")?
-        .query_row([], |row| row.get(0))?;
+    let users: i64 = one(connection, "SELECT coalesce(max(id), 0) FROM users", [])?;
     let user = 1 + i64::from(number) % users.max(1);
     let user = if user == auction.seller { 1 + user % users.max(1) } else { user };
     bid(connection, BidForm { item, user, cents: auction.least_cents() }, now_s)

@@ -5,12 +5,13 @@
 //! who has pressed the button has bid.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 
+use parking_lot::Mutex;
 use rusqlite::{ErrorCode, InterruptHandle};
 
 use super::route::Query;
-use super::stage::{Stage, lock};
+use super::stage::Stage;
 use super::store::Found;
 
 #[derive(Default)]
@@ -41,7 +42,7 @@ impl Drop for Visiting {
             // Under the lock, so that the connection still works for this visitor while it is interrupted.
             // Between two statements of one query SQLite ignores an interrupt: that query then runs to its
             // end.
-            let running = lock(&self.visit.running);
+            let running = self.visit.running.lock();
             self.visit.left.store(true, Relaxed);
             if let Some(connection) = &*running {
                 connection.interrupt();
@@ -78,14 +79,14 @@ impl DbJob {
     /// Runs it on the connection that `interrupt` stops.
     pub fn run(self, interrupt: &Arc<InterruptHandle>, run: impl FnOnce(&Query) -> rusqlite::Result<Found>) {
         let bids = matches!(self.ask, Query::Bid(_) | Query::LuckyBid(_));
-        let mut running = lock(&self.visit.running);
+        let mut running = self.visit.running.lock();
         let left = self.visit.left.load(Relaxed) && !bids;
         if !left && !bids {
             *running = Some(Arc::clone(interrupt));
         }
         drop(running);
         let answer = if left { Err(Unanswered::Left) } else { run(&self.ask).map_err(Unanswered::from) };
-        lock(&self.visit.running).take();
+        self.visit.running.lock().take();
         // The worker waits for this answer, or is being stopped.
         let _ = self.reply.send(answer);
     }

@@ -1,8 +1,9 @@
 //! The auction's rules, against a model of them and with many bidders at once.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::*;

@@ -56,7 +56,7 @@ fn lucky_bid() -> Request<Bytes> {
 #[tokio::test]
 async fn a_full_backlog_refuses() {
     let (shop, service) = open(ONE);
-    let turn = shop.writer.lock().expect("writer");
+    let turn = shop.writer.lock();
     let bid = send(&service, lucky_bid());
     until_db(&service, |db| db.busy == 1).await;
     let waiting = send(&service, get("/"));
@@ -81,7 +81,7 @@ async fn a_full_backlog_refuses() {
 #[tokio::test]
 async fn time_in_the_database_is_the_databases() {
     let (shop, service) = open(ONE);
-    let turn = shop.writer.lock().expect("writer");
+    let turn = shop.writer.lock();
     let bid = send(&service, lucky_bid());
     until_db(&service, |db| db.busy == 1 && db.busy_us[0] > 0).await;
     // One tier is read after the other: only now was the worker read after the database had begun.
@@ -103,7 +103,7 @@ async fn work_for_those_who_left_goes_on_unless_the_service_notices() {
     for (notices_leavers, wasted, abandoned) in [(false, 2, 0), (true, 1, 1)] {
         let (shop, service) = open(Tiers { workers: 2, notices_leavers, ..ONE });
         let before = audit(&shop.connect().expect("connection"));
-        let turn = shop.writer.lock().expect("writer");
+        let turn = shop.writer.lock();
         let bid = send(&service, lucky_bid());
         until_db(&service, |db| db.busy == 1).await;
         let search = send(&service, get("/search?q=clock"));
@@ -158,7 +158,7 @@ async fn the_visitor_learns_how_the_query_ended() {
     };
     service.answer_then(get("/"), tell()).await;
     assert_eq!(ends.recv(), Ok(Ended::Served));
-    let turn = shop.writer.lock().expect("writer");
+    let turn = shop.writer.lock();
     let (asking, told) = (Arc::clone(&service), tell());
     let bid = tokio::spawn(async move { asking.answer_then(lucky_bid(), told).await });
     until_db(&service, |db| db.busy == 1).await;
@@ -177,7 +177,7 @@ async fn the_visitor_learns_how_the_query_ended() {
 #[tokio::test]
 async fn a_service_that_ends_lets_go_of_everybody() {
     let (shop, service) = open(ONE);
-    let turn = shop.writer.lock().expect("writer");
+    let turn = shop.writer.lock();
     let served = send(&service, lucky_bid());
     until_db(&service, |db| db.busy == 1).await;
     let waiting = send(&service, get("/"));

@@ -1,39 +1,43 @@
 //! Work spread over threads, its results in the order of the work: the number of threads leaves no trace.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 /// Does `work` on every item, on so many threads. Nothing is begun once `stop` is set; what was not done, or
 /// broke off with an assertion, is an error that says so.
-pub(super) fn spread<T: Sync, R: Send>(
-    items: &[T],
+pub(crate) fn spread<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T, IntoIter: Send>,
     threads: usize,
     stop: &AtomicBool,
-    work: impl Fn(&T) -> Result<R, String> + Sync,
+    work: impl Fn(T) -> Result<R, String> + Sync,
 ) -> Vec<Result<R, String>> {
-    let next = AtomicUsize::new(0);
-    let mut done: Vec<Option<Result<R, String>>> = items.iter().map(|_| None).collect();
-    let results = Mutex::new(&mut done);
+    let (next, done) = (Mutex::new(items.into_iter().enumerate()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, items.len().max(1)) {
+        for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(at) else { return };
+                    let Some((at, item)) = next.lock().next() else { return };
+                    let panicked =
+                        |cause: Box<dyn Any + Send>| Err(format!("panicked: {}", cause_of(&*cause)));
                     let result = catch_unwind(AssertUnwindSafe(|| work(item))).unwrap_or_else(panicked);
-                    results.lock().unwrap_or_else(|e| e.into_inner())[at] = Some(result);
+                    done.lock().push((at, result));
                 }
             });
         }
     });
-    done.into_iter().map(|result| result.unwrap_or_else(|| Err("interrupted".into()))).collect()
+    let mut done = done.into_inner();
+    done.extend(next.into_inner().map(|(at, _)| (at, Err("interrupted".into()))));
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
-fn panicked<R>(cause: Box<dyn std::any::Any + Send>) -> Result<R, String> {
+/// The message of a panic.
+pub(crate) fn cause_of(cause: &(dyn Any + Send)) -> String {
     let text = cause.downcast_ref::<String>().map(String::as_str);
-    let what = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("an unknown cause");
-    Err(format!("panicked: {what}"))
+    text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("an unknown cause").to_owned()
 }
 
 #[cfg(test)]
