@@ -55,7 +55,7 @@ fn bench<T>(name: &str, prepare: impl Fn() -> T, mut call: impl FnMut(T)) {
 
 fn main() {
     heads();
-    orders();
+    policies();
     pages();
 }
 
@@ -105,8 +105,8 @@ fn heads() {
     });
 }
 
-/// What a request pays for rules: nothing in force, and one order that is not for it.
-fn orders() {
+/// What a request pays for rules: nothing in force, and one policy that is not for it.
+fn policies() {
     let (enforcement, wake) = (PublishedPolicies::default(), watch::Sender::new(Drain::No));
     let pass = |enforcement: &PublishedPolicies| match black_box(enforcement).word() {
         0 => true,
@@ -115,16 +115,16 @@ fn orders() {
     // What a load costs that is not atomic, and the benchmark's own share.
     let plain = std::cell::Cell::new(0u64);
     bench("a plain word", || (), |()| _ = black_box(black_box(&plain).get() == 0));
-    bench("orders, none in force", || (), |()| _ = black_box(pass(&enforcement)));
+    bench("policies, none in force", || (), |()| _ = black_box(pass(&enforcement)));
     let scope = Scope { new_sessions: true, ..Scope::default() };
     let action = Action::Answer { status: 503 };
-    let order = ActivePolicy { rule: RuleId(0), scope, policy: Policy::Refuse, action, is_shadow: false };
+    let policy = ActivePolicy { rule: RuleId(0), scope, policy: Policy::Refuse, action, is_shadow: false };
     enforcement.publish(
-        PolicySet::new(vec![order]),
-        vec![Some(enforcement.told("cpu", "red", "cpu=0.97"))],
+        PolicySet::new(vec![policy]),
+        vec![Some(enforcement.record("cpu", "red", "cpu=0.97"))],
         &wake,
     );
-    bench("orders, one for others", || (), |()| _ = black_box(pass(&enforcement)));
+    bench("policies, one for others", || (), |()| _ = black_box(pass(&enforcement)));
 }
 
 /// As the request path has it: out of the way.
@@ -139,7 +139,7 @@ fn asks(enforcement: &PublishedPolicies) -> bool {
         is_plain: true,
     };
     let standing = enforcement.standing();
-    let decision = standing.orders.decide(&asked, 0, Timestamp::from_secs(1), &mut |_| ());
+    let decision = standing.set.decide(&asked, 0, Timestamp::from_secs(1), &mut |_| ());
     matches!(decision, PolicyDecision::Pass)
 }
 

@@ -153,7 +153,7 @@ impl Oracle {
     #[expect(clippy::too_many_arguments, reason = "what is said about one answer")]
     pub(crate) fn waits(
         &mut self,
-        guest: u32,
+        client: u32,
         process: usize,
         ticket: &Ticket,
         wait: &Wait,
@@ -163,7 +163,7 @@ impl Oracle {
     ) {
         self.apply(|oracle| {
             if position == Position::Kept {
-                oracle.calm.news(guest);
+                oracle.calm.news(client);
                 return oracle.schedule.kept(ticket, wait, process, processes);
             }
             if ticket.wait.is_zero() {
@@ -172,7 +172,7 @@ impl Oracle {
                 });
             }
             let is_undisturbed = oracle.calm.is_undisturbed();
-            let told = oracle.calm.promised(guest, wait, processes, now_us);
+            let told = oracle.calm.promised(client, wait, processes, now_us);
             oracle.expect(told);
             oracle.schedule.promised(ticket, is_undisturbed, processes, now_us)
         });
@@ -187,7 +187,7 @@ impl Oracle {
 
     pub(crate) fn looked(
         &mut self,
-        guest: u32,
+        client: u32,
         process: usize,
         ticket: &Ticket,
         look: &TicketStatus,
@@ -195,20 +195,20 @@ impl Oracle {
         processes: &[GateProcess],
     ) {
         if !is_usable {
-            self.held(guest);
+            self.held(client);
         }
         if let TicketStatus::Wait(wait) = look {
             self.apply(|oracle| {
-                oracle.calm.news(guest);
+                oracle.calm.news(client);
                 oracle.schedule.kept(ticket, wait, process, processes)
             });
         }
     }
 
     /// Nobody could be admitted.
-    pub(crate) fn held(&mut self, guest: u32) {
+    pub(crate) fn held(&mut self, client: u32) {
         if self.is_on {
-            self.calm.held(guest);
+            self.calm.held(client);
         }
     }
 
@@ -219,14 +219,14 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted) {
-        self.apply(|oracle| oracle.calm.noted(guest, kind, noted));
+    pub(crate) fn noted(&mut self, client: u32, kind: u32, noted: &Noted) {
+        self.apply(|oracle| oracle.calm.noted(client, kind, noted));
     }
 
-    pub(crate) fn left(&mut self, guest: u32) {
+    pub(crate) fn left(&mut self, client: u32) {
         if self.is_on {
-            self.sessions.over(guest);
-            self.calm.held(guest);
+            self.sessions.over(client);
+            self.calm.held(client);
         }
     }
 

@@ -171,7 +171,7 @@ impl Checker {
     /// Puts tokengen's update in force.
     pub fn follow(&self, update: ControlUpdate, now: Timestamp) {
         self.tickets.load.set_targets(&targets(&update), now);
-        self.tickets.clock.set(update.hand);
+        self.tickets.clock.set(update.clock);
         self.updated_at.store(now);
         *lock(&self.update) = Some(update);
     }

@@ -278,7 +278,7 @@ impl RoomControl {
     pub(super) fn update(&self, room: &Room) -> ControlUpdate {
         ControlUpdate {
             capacity: room.capacity(),
-            hand: room.tickets.clock.value(),
+            clock: room.tickets.clock.value(),
             max_in_flight: self.tokenchecks.limit_of_each(),
             keeps_queue: self.targets.keeps_queue,
             ceiling: self.targets.ceiling,

@@ -72,7 +72,7 @@ pub(super) fn add_shown(shown: &mut [(u64, Cost)], second: u64, cost: Cost) -> b
 pub struct ControlUpdate {
     /// Cost units per second the origin can serve.
     pub capacity: Rate,
-    pub hand: VirtualTime,
+    pub clock: VirtualTime,
     /// Requests it may have at the origin at once; `None`: no limit but its own.
     pub max_in_flight: Option<u32>,
     /// That limit governs: its gate's queue is what counts, not the capacity.

@@ -88,7 +88,7 @@ impl Halves {
     }
 
     fn clock_at(&self) -> Timestamp {
-        self.room.control_update().hand.at
+        self.room.control_update().clock.at
     }
 }
 

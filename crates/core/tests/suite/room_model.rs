@@ -367,7 +367,7 @@ proptest! {
         let mut room = Room::new(config(), rate(3.0), now);
         let mut used: HashMap<u64, u64> = HashMap::new();
         let mut tickets: Vec<Ticket> = Vec::new();
-        let mut clock_at = room.control_update().hand.at;
+        let mut clock_at = room.control_update().clock.at;
         for (nonce, op) in ops.into_iter().enumerate() {
             match op {
                 Op::Arrive(class) => match room.arrive(ClassId(class), nonce as u64, None, now) {
@@ -420,7 +420,7 @@ proptest! {
                     used.clear();
                 }
             }
-            let at = room.control_update().hand.at;
+            let at = room.control_update().clock.at;
             prop_assert!(at >= clock_at, "the virtual clock went back");
             clock_at = at;
             room.state(now);

@@ -31,7 +31,7 @@ fn config() -> RoomConfig {
 }
 
 struct World {
-    desk: Admission,
+    admission: Admission,
     sessions: Sessions,
     when_full: WhenFull,
     now_ms: u64,
@@ -47,7 +47,7 @@ impl World {
             ..SessionConfig::default()
         };
         let sessions = Sessions::new(&sessions, START);
-        Self { desk: Admission::Room(Box::new(room)), sessions, when_full, now_ms: 0 }
+        Self { admission: Admission::Room(Box::new(room)), sessions, when_full, now_ms: 0 }
     }
 
     fn now(&self) -> Timestamp {
@@ -56,14 +56,19 @@ impl World {
 
     fn ask(&self, n: u64, tier: TierId, shown: Presented) -> Decision {
         let asking = AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown, sends_on: false };
-        let seat = SessionAsk::new(&self.sessions, key(n), tier, self.when_full);
+        let session_ask = SessionAsk::new(&self.sessions, key(n), tier, self.when_full);
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
         let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
-        let verdict = self.desk.ask_for(&entrance, &asking, Some(&seat), &mut || n, &|_| {}, self.now());
-        seat.under_way.take().into_iter().for_each(|request| self.sessions.finish(request, self.now()));
+        let decision =
+            self.admission.ask_for(&entrance, &asking, Some(&session_ask), &mut || n, &|_| {}, self.now());
+        session_ask
+            .under_way
+            .take()
+            .into_iter()
+            .for_each(|request| self.sessions.finish(request, self.now()));
         let has_place = self.sessions.status(key(n), self.now()) == SessionStatus::Admitted;
-        assert_eq!(has_place, matches!(verdict, Decision::Enter { .. }), "{n}: {verdict:?}");
-        verdict
+        assert_eq!(has_place, matches!(decision, Decision::Enter { .. }), "{n}: {decision:?}");
+        decision
     }
 
     /// A request of a session that may be admitted; it ends at once.
@@ -90,12 +95,12 @@ impl World {
         let gate = Totals::default();
         for _ in 0..ticks {
             self.now_ms += 100;
-            let capacity = self.desk.capacity();
-            let waiting = u64::from(self.desk.busy(self.now()));
+            let capacity = self.admission.capacity();
+            let waiting = u64::from(self.admission.busy(self.now()));
             self.sessions
                 .tick(&SessionInputs { capacity, is_measured: true, gate: &gate, waiting }, self.now());
-            self.desk.pace_sessions(self.sessions.pace());
-            self.desk.tick(&gate, true, self.now());
+            self.admission.pace_sessions(self.sessions.pace());
+            self.admission.tick(&gate, true, self.now());
         }
     }
 
@@ -104,8 +109,8 @@ impl World {
     }
 }
 
-fn enters(verdict: Decision) -> bool {
-    matches!(verdict, Decision::Enter { .. })
+fn enters(decision: Decision) -> bool {
+    matches!(decision, Decision::Enter { .. })
 }
 
 #[test]
@@ -119,10 +124,10 @@ fn visitors_wait_for_a_slot_in_order() {
         for _ in 0..9 {
             world.pass(1);
             for (n, ticket) in &tickets {
-                let verdict = world.ask(*n, TierId(0), Presented::Ticket(*ticket));
+                let decision = world.ask(*n, TierId(0), Presented::Ticket(*ticket));
                 assert!(
-                    matches!(verdict, Decision::Wait { position: Position::Kept, .. }),
-                    "{n}: {verdict:?}"
+                    matches!(decision, Decision::Wait { position: Position::Kept, .. }),
+                    "{n}: {decision:?}"
                 );
             }
             assert!(!enters(world.come(1_000 + world.now_ms)), "past those who wait");
@@ -206,13 +211,13 @@ fn a_class_that_never_waits_needs_a_slot_only_with_a_session() {
         AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown: Presented::Nothing, sends_on: false };
     let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
     let entrance = Entrance { ingress, max_wait, waits: false, returns: false };
-    let ask = |seat: Option<&SessionAsk<'_>>| {
-        world.desk.ask_for(&entrance, &asking, seat, &mut || 1, &|_| {}, world.now())
+    let ask = |session_ask: Option<&SessionAsk<'_>>| {
+        world.admission.ask_for(&entrance, &asking, session_ask, &mut || 1, &|_| {}, world.now())
     };
-    let seat = |n| SessionAsk::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
+    let session_ask = |n| SessionAsk::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
     assert!(enters(ask(None)) && world.sessions.count().open == 0);
-    assert!(enters(ask(Some(&seat(1)))) && world.sessions.count().open == 1);
-    assert!(matches!(ask(Some(&seat(2))), Decision::NoSessionSlot { .. }), "it cannot wait");
+    assert!(enters(ask(Some(&session_ask(1)))) && world.sessions.count().open == 1);
+    assert!(matches!(ask(Some(&session_ask(2))), Decision::NoSessionSlot { .. }), "it cannot wait");
 }
 
 /// Thirty slots; each session lasts 8 s and its timeout of 10 s, so 1.67 slots a second become free. A crowd
@@ -329,7 +334,7 @@ fn the_first_announced_waits_are_honest() {
 #[test]
 fn two_processes_use_the_slots_of_tokencheck() {
     let world = World::new(2, 100.0, WhenFull::Room);
-    let generator = &world.desk;
+    let generator = &world.admission;
     let room = generator.room().expect("a room");
     let rate = Rate::per_second(100.0).unwrap();
     let checker = Checker::new(&config(), rate, START);
@@ -359,15 +364,15 @@ fn two_processes_use_the_slots_of_tokencheck() {
         };
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
         let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
-        let seat = SessionAsk::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
-        check.ask_for(&entrance, &asking, Some(&seat), &mut || n, &|_| {}, now)
+        let session_ask = SessionAsk::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
+        check.ask_for(&entrance, &asking, Some(&session_ask), &mut || n, &|_| {}, now)
     };
     exchange(at(100));
     let sent: Vec<_> = (1..=4).map(|n| ask(n, Presented::Nothing, at(110))).collect();
-    let on: Vec<_> = sent.iter().filter(|verdict| matches!(verdict, Decision::SendOn { .. })).collect();
+    let on: Vec<_> = sent.iter().filter(|decision| matches!(decision, Decision::SendOn { .. })).collect();
     assert_eq!(on.len(), 2, "{sent:?}");
-    for (n, verdict) in (1..).zip(on) {
-        let Decision::SendOn { ticket, .. } = verdict else { unreachable!() };
+    for (n, decision) in (1..).zip(on) {
+        let Decision::SendOn { ticket, .. } = decision else { unreachable!() };
         assert!(enters(enter(n, *ticket, at(120))));
     }
     let Decision::Wait { ticket, .. } = sent[2] else { panic!("the third waits") };

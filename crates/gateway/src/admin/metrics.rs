@@ -148,7 +148,7 @@ fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     out.gauge("waiting", "Visitors promised a later place.", f.room.waiting);
     out.gauge("promised_cost", "Work promised to them.", number(f.room.promised.units()));
     out.gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
-    let help = "The schedule's hand against the clock: negative is behind.";
+    let help = "The virtual clock against real time: negative is behind.";
     out.gauge("schedule_offset_seconds", help, number(f.room.lead_s));
     out.gauge("show_up_ratio", "Share of promised work that comes, as learned.", number(f.room.show_up));
     out.gauge("overbooking", "Promises per second as a multiple of capacity.", number(f.room.overbook));

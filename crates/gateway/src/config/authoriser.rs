@@ -109,9 +109,9 @@ impl Authoriser {
         let (tell, answer) = watch::channel(None);
         kept.insert(key.clone(), Kept::Asking(answer.clone()));
         drop(kept);
-        let question = Question { asker: self.clone(), key, clock: clock.clone(), verdict: None, tell };
+        let query = PendingQuery { authoriser: self.clone(), key, clock: clock.clone(), verdict: None, tell };
         // A task of its own, because the first visitor may leave.
-        tokio::task::spawn_local(question.put(about.clone()));
+        tokio::task::spawn_local(query.put(about.clone()));
         Err(answer)
     }
 
@@ -183,50 +183,50 @@ impl About {
 }
 
 /// A query under way. However it ends, the outcome is kept and passed to the requests that wait.
-struct Question {
-    asker: Arc<Authoriser>,
+struct PendingQuery {
+    authoriser: Arc<Authoriser>,
     key: Box<[u8]>,
     clock: Arc<Clock>,
     verdict: Option<bool>,
     tell: watch::Sender<Option<bool>>,
 }
 
-impl Question {
+impl PendingQuery {
     async fn put(mut self, about: About) {
-        let asker = self.asker.clone();
-        self.verdict = match asker.status(&about).await {
+        let authoriser = self.authoriser.clone();
+        self.verdict = match authoriser.status(&about).await {
             Ok(status) if status.is_success() => Some(true),
             Ok(status) if status.is_client_error() => Some(false),
             Ok(status) => {
-                tracing::debug!(application = asker.settings.name, %status, "no verdict");
+                tracing::debug!(application = authoriser.settings.name, %status, "no verdict");
                 None
             }
             Err(error) => {
-                tracing::debug!(application = asker.settings.name, %error, "no verdict");
+                tracing::debug!(application = authoriser.settings.name, %error, "no verdict");
                 None
             }
         };
     }
 }
 
-impl Drop for Question {
+impl Drop for PendingQuery {
     fn drop(&mut self) {
-        let asker = &self.asker;
-        asker.asking.fetch_sub(1, Relaxed);
-        let counts = &asker.counts;
+        let authoriser = &self.authoriser;
+        authoriser.asking.fetch_sub(1, Relaxed);
+        let counts = &authoriser.counts;
         let counter = match self.verdict {
             Some(true) => &counts.yes,
             Some(false) => &counts.no,
             None => &counts.none,
         };
         counter.fetch_add(1, Relaxed);
-        let is_yes = self.verdict.unwrap_or_else(|| asker.fallback());
+        let is_yes = self.verdict.unwrap_or_else(|| authoriser.fallback());
         let life = match self.verdict {
-            Some(_) => asker.settings.ttl,
+            Some(_) => authoriser.settings.ttl,
             None => PAUSE,
         };
         let verdict = Kept::Verdict { is_yes, until: self.clock.now() + life };
-        let mut kept = asker.kept.lock();
+        let mut kept = authoriser.kept.lock();
         kept.insert(std::mem::take(&mut self.key), verdict);
         drop(kept);
         self.tell.send_replace(Some(is_yes));

@@ -330,7 +330,7 @@ impl Config {
     }
 
     /// Whether sessions are admitted here: tokengen's visitors have theirs at tokencheck.
-    pub fn seats_visitors(&self) -> bool {
+    pub fn counts_sessions(&self) -> bool {
         self.settings.counts_sessions() && !matches!(self.settings.role, Role::TokenGen { .. })
     }
 

@@ -157,7 +157,7 @@ pub(crate) fn finite(rate: Rate) -> Option<f64> {
 
 /// `limit`, or the in-flight limit of all usable replicas together if that is less.
 pub(crate) fn usable_limit(limit: Option<u32>, shared: &Shared) -> Option<u32> {
-    [limit, shared.replicas.seats()].into_iter().flatten().min()
+    [limit, shared.replicas.in_flight_limit()].into_iter().flatten().min()
 }
 
 #[cfg(test)]

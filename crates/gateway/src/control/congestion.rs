@@ -212,22 +212,22 @@ impl Congestion {
     }
 
     fn publish(&mut self, publish: &Publish<'_>, now: Timestamp) {
-        let orders = self.book.policies();
-        self.any_in_force = !orders.is_empty();
+        let policies = self.book.policies();
+        self.any_in_force = !policies.is_empty();
         self.published_at = now;
-        let told = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
-            standing.in_force.then(|| self.told(id, rule, publish.enforcement))
+        let record = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
+            standing.in_force.then(|| self.record(id, rule, publish.enforcement))
         };
-        let told = self.book.iter().enumerate().map(told).collect();
+        let records = self.book.iter().enumerate().map(record).collect();
         publish.enforcement.watch(self.plan.may_cut());
-        publish.enforcement.publish(orders, told, publish.wake);
+        publish.enforcement.publish(policies, records, publish.wake);
     }
 
     /// The record of a rule in force: its worst level and its figures now.
-    fn told(&self, id: usize, rule: &RuleConfig, enforcement: &PublishedPolicies) -> Arc<PolicyRecord> {
+    fn record(&self, id: usize, rule: &RuleConfig, enforcement: &PublishedPolicies) -> Arc<PolicyRecord> {
         let conditions = self.plan.conditions.get(id).into_iter().flat_map(congestion_plan::Conditions::each);
         let worst = conditions.map(|condition| self.worst(condition)).max().unwrap_or_default();
-        enforcement.told(&rule.name, worst.name(), &self.figures_of(id))
+        enforcement.record(&rule.name, worst.name(), &self.figures_of(id))
     }
 
     pub fn figures_of(&self, rule: usize) -> String {

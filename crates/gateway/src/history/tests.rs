@@ -31,12 +31,12 @@ impl Drop for Scratch {
 }
 
 /// A writer in a directory, driven second by second.
-pub(super) struct Desk {
+pub(super) struct TestStore {
     pub(super) inner: Arc<Inner>,
     pub(super) writer: Writer,
 }
 
-impl Desk {
+impl TestStore {
     pub(super) fn new(dir: &Path) -> Self {
         let inner = Arc::new(Inner::new(Arc::new(Clock::new()), dir.join(writer::FILE)));
         let mut writer = Writer::new(inner.clone(), dir.to_path_buf(), 8);
@@ -77,28 +77,28 @@ impl Desk {
 #[test]
 fn seconds_are_kept_and_found_after_a_restart() {
     let dir = Scratch::new();
-    let mut desk = Desk::new(&dir.0);
-    desk.play(7_200..9_000);
-    assert!(desk.on_disk());
+    let mut store = TestStore::new(&dir.0);
+    store.play(7_200..9_000);
+    assert!(store.on_disk());
     // As after kill -9: nothing was closed.
     std::mem::forget(std::mem::replace(
-        &mut desk.writer,
-        Writer::new(desk.inner.clone(), dir.0.join("x"), 8),
+        &mut store.writer,
+        Writer::new(store.inner.clone(), dir.0.join("x"), 8),
     ));
     let copy = Scratch::new();
     for name in ["history.db", "history.db-wal"] {
         std::fs::copy(dir.0.join(name), copy.0.join(name)).unwrap();
     }
-    let mut desk = Desk::new(&copy.0);
-    desk.play(9_600..10_802);
-    let points = desk.ask(7_200, 10_800, Some(3_600), 10_802);
+    let mut store = TestStore::new(&copy.0);
+    store.play(9_600..10_802);
+    let points = store.ask(7_200, 10_800, Some(3_600), 10_802);
     let seconds = (7_200..9_000).chain(9_600..10_800);
     let mean = seconds.clone().sum::<u64>() as f32 / seconds.count() as f32;
     let whole = points.whole.unwrap();
     assert!((whole.average - mean).abs() < 0.01, "{whole:?} for {mean}");
     assert_eq!((whole.min, whole.max), (7_200.0, 10_799.0));
     // The gap is the time the gateway was down.
-    let minutes = desk.ask(8_880, 9_720, Some(60), 10_802);
+    let minutes = store.ask(8_880, 9_720, Some(60), 10_802);
     let nothing: Vec<u64> = minutes.points.iter().filter(|p| p.value.is_nothing()).map(|p| p.at).collect();
     assert_eq!(nothing, Vec::from_iter((9_000..9_600).step_by(60)));
 }
@@ -108,15 +108,15 @@ fn an_unwritable_directory_means_memory_until_it_is_writable() {
     let dir = Scratch::new();
     let place = dir.0.join("place");
     std::fs::write(&place, "a file where the directory should be").unwrap();
-    let mut desk = Desk::new(&place);
-    desk.play(1_000..3_000);
-    assert!(!desk.on_disk() && desk.inner.failures.load(Relaxed) >= 2);
-    assert_eq!(desk.ask(2_970, 3_000, None, 3_000).points.len(), 30, "from memory");
+    let mut store = TestStore::new(&place);
+    store.play(1_000..3_000);
+    assert!(!store.on_disk() && store.inner.failures.load(Relaxed) >= 2);
+    assert_eq!(store.ask(2_970, 3_000, None, 3_000).points.len(), 30, "from memory");
     std::fs::remove_file(&place).unwrap();
-    desk.play(3_000..3_015);
-    assert!(desk.on_disk());
+    store.play(3_000..3_015);
+    assert!(store.on_disk());
     // What was in memory is written: a quarter of an hour of seconds, more of the coarser archives.
-    let [seconds, fives, minutes] = [0, 1, 2].map(|archive| desk.in_file(archive, 9_000));
+    let [seconds, fives, minutes] = [0, 1, 2].map(|archive| store.in_file(archive, 9_000));
     assert!(seconds.len() >= 900 && seconds == Vec::from_iter(seconds[0]..3_015), "{seconds:?}");
     assert!(
         fives[0] + 200 < seconds[0] && fives == Vec::from_iter((fives[0]..3_010).step_by(5)),
@@ -128,24 +128,24 @@ fn an_unwritable_directory_means_memory_until_it_is_writable() {
 #[test]
 fn a_disk_that_is_full_for_a_while_loses_nothing() {
     let dir = Scratch::new();
-    let mut desk = Desk::new(&dir.0);
-    desk.play(1_000..1_010);
-    desk.writer.fill_disk();
+    let mut store = TestStore::new(&dir.0);
+    store.play(1_000..1_010);
+    store.writer.fill_disk();
     let filled = (1_010..2_000).find(|at| {
-        desk.play([*at]);
-        !desk.on_disk()
+        store.play([*at]);
+        !store.on_disk()
     });
     let filled = filled.expect("it is full at last");
-    desk.play(filled + 1..filled + 15);
-    assert!(desk.on_disk() && desk.inner.failures.load(Relaxed) >= 1);
-    assert_eq!(desk.in_file(0, 9_000), Vec::from_iter(1_000..filled + 15));
+    store.play(filled + 1..filled + 15);
+    assert!(store.on_disk() && store.inner.failures.load(Relaxed) >= 1);
+    assert_eq!(store.in_file(0, 9_000), Vec::from_iter(1_000..filled + 15));
 }
 
 #[test]
 fn two_gates_do_not_share_a_file() {
     let dir = Scratch::new();
-    let mut first = Desk::new(&dir.0);
-    let mut second = Desk::new(&dir.0);
+    let mut first = TestStore::new(&dir.0);
+    let mut second = TestStore::new(&dir.0);
     first.play(100..110);
     second.play(100..110);
     assert!(first.on_disk() && !second.on_disk());
@@ -159,24 +159,24 @@ fn two_gates_do_not_share_a_file() {
 fn a_damaged_file_is_set_aside() {
     let dir = Scratch::new();
     std::fs::write(dir.file(), "rubbish".repeat(2_000)).unwrap();
-    let mut desk = Desk::new(&dir.0);
-    desk.play(100..105);
-    assert!(desk.on_disk());
+    let mut store = TestStore::new(&dir.0);
+    store.play(100..105);
+    assert!(store.on_disk());
     assert!(std::fs::read(dir.0.join("history.db.damaged")).unwrap().starts_with(b"rubbish"));
-    assert_eq!(desk.in_file(0, 200), [100, 101, 102, 103, 104]);
+    assert_eq!(store.in_file(0, 200), [100, 101, 102, 103, 104]);
     for name in ["history.db", "history.db-wal"] {
         let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(dir.0.join(name)).unwrap());
         assert_eq!(mode & 0o077, 0, "{name} is private");
     }
-    drop(desk);
+    drop(store);
     // Its beginning is valid, the rest damaged.
     let mut bytes = std::fs::read(dir.file()).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..].fill(0xa5);
     std::fs::write(dir.file(), &bytes).unwrap();
-    let mut desk = Desk::new(&dir.0);
-    desk.play(105..107);
-    assert_eq!(desk.in_file(0, 200), [105, 106]);
+    let mut store = TestStore::new(&dir.0);
+    store.play(105..107);
+    assert_eq!(store.in_file(0, 200), [105, 106]);
     assert_eq!(std::fs::read(dir.0.join("history.db.damaged.1")).unwrap(), bytes);
     assert!(std::fs::read(dir.0.join("history.db.damaged")).unwrap().starts_with(b"rubbish"), "still there");
 }
@@ -184,29 +184,29 @@ fn a_damaged_file_is_set_aside() {
 #[test]
 fn a_removed_file_is_created_again() {
     let dir = Scratch::new();
-    let mut desk = Desk::new(&dir.0);
-    desk.play(1_000..1_070);
+    let mut store = TestStore::new(&dir.0);
+    store.play(1_000..1_070);
     for name in ["history.db", "history.db-wal", "history.db-shm"] {
         std::fs::remove_file(dir.0.join(name)).unwrap();
     }
-    desk.play(1_070..1_200);
-    assert!(desk.on_disk());
-    assert!(desk.in_file(0, 1_200).ends_with(&Vec::from_iter(1_121..1_200)));
+    store.play(1_070..1_200);
+    assert!(store.on_disk());
+    assert!(store.in_file(0, 1_200).ends_with(&Vec::from_iter(1_121..1_200)));
 }
 
 #[test]
 fn a_clock_that_jumps_back_and_on_again_damages_nothing() {
     let dir = Scratch::new();
-    let mut desk = Desk::new(&dir.0);
-    desk.play((10_000..10_100).chain(5_000..5_100).chain(10_200..10_210));
-    assert!(desk.on_disk());
-    let points = desk.ask(10_190, 10_210, None, 10_210);
+    let mut store = TestStore::new(&dir.0);
+    store.play((10_000..10_100).chain(5_000..5_100).chain(10_200..10_210));
+    assert!(store.on_disk());
+    let points = store.ask(10_190, 10_210, None, 10_210);
     assert_eq!(points.whole.unwrap().min, 10_200.0);
-    let old = desk.in_file(0, 20_000);
+    let old = store.in_file(0, 20_000);
     let expected: Vec<u64> = (5_000..5_100).chain(10_000..10_100).chain(10_200..10_210).collect();
     assert!(old.iter().all(|at| expected.contains(at)), "{old:?}");
-    drop(desk);
-    Desk::new(&dir.0).play(10_300..10_310);
+    drop(store);
+    TestStore::new(&dir.0).play(10_300..10_310);
 }
 
 #[test]

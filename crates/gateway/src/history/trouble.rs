@@ -2,7 +2,7 @@
 
 use super::metrics::Scope;
 use super::store::Reader;
-use super::tests::{Desk, Scratch};
+use super::tests::{Scratch, TestStore};
 use super::*;
 
 #[test]
@@ -12,9 +12,9 @@ fn a_file_that_is_opened_late_is_continued_without_a_loss() {
     // always include all seconds.
     for late in [4, 14, 60, 640, 4_000] {
         let dir = Scratch::new();
-        let mut first = Desk::new(&dir.0);
+        let mut first = TestStore::new(&dir.0);
         first.play(7_200..9_023);
-        let mut second = Desk::new(&dir.0);
+        let mut second = TestStore::new(&dir.0);
         assert!(!second.on_disk(), "taken");
         second.play(9_023..9_023 + late);
         // The same seconds again are not counted twice.
@@ -46,9 +46,9 @@ fn a_file_that_is_opened_late_is_continued_without_a_loss() {
 
 /// Writes seconds one after another and prints each when it is written, until the process is killed.
 fn measure_until_killed(dir: &Path, from: u64) -> ! {
-    let mut desk = Desk::new(dir);
+    let mut store = TestStore::new(dir);
     for at in from.. {
-        desk.play([at]);
+        store.play([at]);
         println!("\n{at}");
     }
     unreachable!("there is no last second")
@@ -84,15 +84,15 @@ fn a_killed_process_loses_at_most_its_last_second_in_every_archive() {
             }
         }
         assert!(!child.wait().unwrap().success() && told >= next + seconds - 1, "{told}");
-        let desk = Desk::new(&dir.0);
-        assert!(desk.on_disk());
-        let last = *desk.in_file(0, 100_000).last().expect("seconds");
+        let store = TestStore::new(&dir.0);
+        assert!(store.on_disk());
+        let last = *store.in_file(0, 100_000).last().expect("seconds");
         assert!(last == told || last == told + 1, "{told} was told of, {last} is there");
         measured.extend(next..=last);
         next = last + 1 + gap;
     }
-    let mut desk = Desk::new(&dir.0);
-    desk.play(next..18_001);
+    let mut store = TestStore::new(&dir.0);
+    store.play(next..18_001);
     measured.extend(next..18_001);
     let reader = Reader::open(&dir.file()).unwrap();
     let layout = reader.layouts().of(Scope::Class);
@@ -128,9 +128,9 @@ fn at_most_five_files_are_set_aside_and_none_is_lost() {
     };
     for n in 0..5 {
         put(&format!("rubbish {n}"));
-        let mut desk = Desk::new(&dir.0);
-        desk.play(100..103);
-        assert!(desk.on_disk(), "{n}");
+        let mut store = TestStore::new(&dir.0);
+        store.play(100..103);
+        assert!(store.on_disk(), "{n}");
     }
     let found = |name: &str| std::fs::read_to_string(dir.0.join(name)).unwrap_or_default();
     for (n, name) in ["", ".1", ".2", ".3", ".4"].into_iter().enumerate() {
@@ -140,15 +140,15 @@ fn at_most_five_files_are_set_aside_and_none_is_lost() {
         }
     }
     put("rubbish 5");
-    let mut desk = Desk::new(&dir.0);
-    desk.play(100..103);
-    assert!(!desk.on_disk() && found("history.db").starts_with("rubbish 5"), "nothing is thrown away");
-    assert_eq!(desk.ask(100, 103, None, 103).points.len(), 3, "in memory");
+    let mut store = TestStore::new(&dir.0);
+    store.play(100..103);
+    assert!(!store.on_disk() && found("history.db").starts_with("rubbish 5"), "nothing is thrown away");
+    assert_eq!(store.ask(100, 103, None, 103).points.len(), 3, "in memory");
     for tail in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(dir.0.join(format!("history.db.damaged.3{tail}")));
     }
-    desk.play(103..120);
-    assert!(desk.on_disk() && found("history.db.damaged.3").starts_with("rubbish 5"));
+    store.play(103..120);
+    assert!(store.on_disk() && found("history.db.damaged.3").starts_with("rubbish 5"));
 }
 
 #[test]
@@ -166,9 +166,9 @@ fn another_program_s_database_is_set_aside_unchanged() {
             .unwrap();
     }
     drop(theirs);
-    let mut desk = Desk::new(&copy.0);
-    desk.play(100..103);
-    assert!(desk.on_disk());
+    let mut store = TestStore::new(&copy.0);
+    store.play(100..103);
+    assert!(store.on_disk());
     let kept = rusqlite::Connection::open(copy.0.join("history.db.damaged")).unwrap();
     assert_eq!(kept.query_row("SELECT x FROM precious", [], |row| row.get::<_, i64>(0)).unwrap(), 42);
     // A database that is not in WAL mode stays so.
@@ -177,24 +177,24 @@ fn another_program_s_database_is_set_aside_unchanged() {
     theirs.execute_batch("CREATE TABLE precious (x);").unwrap();
     drop(theirs);
     let before = std::fs::read(other.file()).unwrap();
-    Desk::new(&other.0).play(100..103);
+    TestStore::new(&other.0).play(100..103);
     assert!(std::fs::read(other.0.join("history.db.damaged")).unwrap() == before, "untouched");
 }
 
 #[test]
 fn the_reported_size_includes_sqlites_other_files() {
     let dir = Scratch::new();
-    let mut desk = Desk::new(&dir.0);
-    desk.play(100..140);
+    let mut store = TestStore::new(&dir.0);
+    store.play(100..140);
     let there = || -> u64 {
         let of =
             |tail: &str| std::fs::metadata(dir.0.join(format!("history.db{tail}"))).map_or(0, |m| m.len());
         ["", "-wal", "-shm"].into_iter().map(of).sum()
     };
-    assert_eq!(desk.inner.bytes.load(Relaxed), there());
+    assert_eq!(store.inner.bytes.load(Relaxed), there());
     for name in ["history.db", "history.db-wal", "history.db-shm"] {
         std::fs::remove_file(dir.0.join(name)).unwrap();
     }
-    desk.writer.look(1_000_000);
-    assert_eq!((desk.on_disk(), desk.inner.bytes.load(Relaxed)), (false, 0), "gone");
+    store.writer.look(1_000_000);
+    assert_eq!((store.on_disk(), store.inner.bytes.load(Relaxed)), (false, 0), "gone");
 }

@@ -101,9 +101,9 @@ async fn take(worker: &Rc<Worker>, accepted: io::Result<(TcpStream, SocketAddr)>
 /// Whether a policy in force closes or resets every connection before it is read (WAC 3.3 d).
 fn is_turned_away(worker: &Worker, stream: &TcpStream) -> bool {
     let Some(standing) = worker.policies(worker.policy_version()) else { return false };
-    let Some(order) = standing.orders.at_accept() else { return false };
-    standing.count(order, Done::from(order.action));
-    if order.action == Action::Reset {
+    let Some(policy) = standing.set.at_accept() else { return false };
+    standing.count(policy, Done::from(policy.action));
+    if policy.action == Action::Reset {
         socket::reset_on_close(stream.as_raw_fd());
     }
     true
@@ -163,9 +163,9 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let limits = WireLimits::from(&live.settings.limits);
     let mut builder = http1::Builder::new();
     limits.configure(&mut builder);
-    let hand = ConnControl::new(stream.as_raw_fd());
+    let control = ConnControl::new(stream.as_raw_fd());
     let (wire, handle) = Wire::new(stream, limits, move |e| counted.told(e));
-    let conn = Rc::new(Conn { peer, wire: handle, control: hand, session: SessionLink::new(worker.clone()) });
+    let conn = Rc::new(Conn { peer, wire: handle, control, session: SessionLink::new(worker.clone()) });
     drop(live);
     let mut drain = worker.shared.drain.subscribe();
     let service = {
@@ -262,13 +262,13 @@ impl Told {
 /// The action of a policy in force on the connection's present request, if there is one.
 fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     let standing = worker.policies(worker.policy_version())?;
-    let order = conn.control.cut_by(&standing, worker.now())?;
+    let policy = conn.control.cut_by(&standing, worker.now())?;
     // A stopped answer is one under way; a connection that idles may end all the same.
-    if order.action == Action::Stop && !conn.wire.is_busy() && conn.control.tunnel().is_none() {
+    if policy.action == Action::Stop && !conn.wire.is_busy() && conn.control.tunnel().is_none() {
         return None;
     }
-    standing.count(order, Done::from(order.action));
-    Some(order.action)
+    standing.count(policy, Done::from(policy.action));
+    Some(policy.action)
 }
 
 /// Events of the wire, as counters. Bodies that were cut off are counted where they are answered.

@@ -53,26 +53,26 @@ pub struct PolicyRecord {
 #[derive(Debug, Default)]
 pub struct PoliciesInForce {
     /// In order of precedence.
-    pub orders: PolicySet,
+    pub set: PolicySet,
     /// By [`RuleId`](tidegate_core::policies::RuleId); `None`: not in force.
-    told: Box<[Option<Arc<PolicyRecord>>]>,
+    records: Box<[Option<Arc<PolicyRecord>>]>,
 }
 
 impl PoliciesInForce {
-    pub fn told(&self, order: &ActivePolicy) -> Option<&Arc<PolicyRecord>> {
-        self.told.get(usize::from(order.rule.0))?.as_ref()
+    pub fn record_of(&self, policy: &ActivePolicy) -> Option<&Arc<PolicyRecord>> {
+        self.records.get(usize::from(policy.rule.0))?.as_ref()
     }
 
-    /// Counts what the rule of `order` did.
-    pub(crate) fn count(&self, order: &ActivePolicy, done: Done) {
-        if let Some(record) = self.told(order) {
+    /// Counts what the rule of `policy` did.
+    pub(crate) fn count(&self, policy: &ActivePolicy, done: Done) {
+        if let Some(record) = self.record_of(policy) {
             record.stats.count(done);
         }
     }
 
-    /// The index after `order`, where [`PolicySet::decide`] goes on.
-    pub(crate) fn after(&self, order: &ActivePolicy) -> usize {
-        self.orders.iter().position(|one| std::ptr::eq(one, order)).map_or(usize::MAX, |at| at + 1)
+    /// The index after `policy`, where [`PolicySet::decide`] goes on.
+    pub(crate) fn after(&self, policy: &ActivePolicy) -> usize {
+        self.set.iter().position(|one| std::ptr::eq(one, policy)).map_or(usize::MAX, |at| at + 1)
     }
 }
 
@@ -101,25 +101,25 @@ struct Published {
 
 impl PublishedPolicies {
     /// Makes the record of a rule. Texts are cut to a bounded length.
-    pub fn told(&self, rule: &str, level: &str, figures: &str) -> Arc<PolicyRecord> {
+    pub fn record(&self, rule: &str, level: &str, figures: &str) -> Arc<PolicyRecord> {
         let stats = self.ledger.of(rule);
         Arc::new(PolicyRecord { rule: stats.name.clone(), level: cut(level), figures: cut(figures), stats })
     }
 
-    /// Replaces the policies in force. `told` is by rule id. Connections whose answers a policy now ends are
+    /// Replaces the policies in force. `records` is by rule id. Connections whose answers a policy now ends are
     /// woken through `wake`.
     pub fn publish(
         &self,
-        orders: PolicySet,
-        told: Vec<Option<Arc<PolicyRecord>>>,
+        set: PolicySet,
+        records: Vec<Option<Arc<PolicyRecord>>>,
         wake: &watch::Sender<Drain>,
     ) {
         let mut published = self.published.lock();
-        let is_empty = orders.is_empty();
-        let cuts = |order: &&ActivePolicy| !order.is_shadow && is_cut(order);
-        let cutting: Vec<_> = orders.iter().filter(cuts).map(|o| (o.scope.clone(), o.action)).collect();
+        let is_empty = set.is_empty();
+        let cuts = |policy: &&ActivePolicy| !policy.is_shadow && is_cut(policy);
+        let cutting: Vec<_> = set.iter().filter(cuts).map(|p| (p.scope.clone(), p.action)).collect();
         published.number += 1;
-        self.standing.store(Arc::new(PoliciesInForce { orders, told: told.into() }));
+        self.standing.store(Arc::new(PoliciesInForce { set, records: records.into() }));
         let number = if is_empty { 0 } else { published.number << 1 };
         let watched = self.word.load(Ordering::Relaxed) & WATCHED;
         self.word.store(number | watched, Ordering::Release);
@@ -164,8 +164,8 @@ pub(crate) fn is_in_force(word: u64) -> bool {
     word & !WATCHED != 0
 }
 
-fn is_cut(order: &ActivePolicy) -> bool {
-    matches!(order.policy, Policy::Refuse) && matches!(order.action, Action::End | Action::Stop)
+fn is_cut(policy: &ActivePolicy) -> bool {
+    matches!(policy.policy, Policy::Refuse) && matches!(policy.action, Action::End | Action::Stop)
 }
 
 fn cut(text: &str) -> Box<str> {
@@ -237,8 +237,8 @@ impl ConnControl {
     ) -> Option<&'s ActivePolicy> {
         let request = self.request.borrow();
         let Some(request) = &*request else {
-            let mut orders = standing.orders.iter().filter(|order| !order.is_shadow);
-            return orders.next().filter(|order| is_cut(order) && order.scope.is_everything());
+            let mut policies = standing.set.iter().filter(|policy| !policy.is_shadow);
+            return policies.next().filter(|policy| is_cut(policy) && policy.scope.is_everything());
         };
         let asked = PolicyRequest {
             path: request.target.as_ref().map_or("/", PathAndQuery::path),
@@ -251,7 +251,7 @@ impl ConnControl {
         };
         let mut from = 0;
         loop {
-            from = match standing.orders.decide(&asked, from, now, &mut |_| ()) {
+            from = match standing.set.decide(&asked, from, now, &mut |_| ()) {
                 PolicyDecision::Refuse { policy, .. } if is_cut(policy) => return Some(policy),
                 // It is under way, so the application has agreed; and if it is not shared, it could not be.
                 PolicyDecision::Ask { next, .. } => next,

@@ -58,7 +58,7 @@ impl VisitorSessions {
         self.table.tick(&SessionInputs { capacity: admission.capacity(), is_measured, gate, waiting }, now);
         // Tokengen uses the pace that tokencheck reports.
         if !matches!(live.settings.role, Role::TokenGen { .. }) {
-            admission.pace_sessions(self.table.pace().filter(|_| live.seats_visitors()));
+            admission.pace_sessions(self.table.pace().filter(|_| live.counts_sessions()));
         }
     }
 
@@ -226,7 +226,7 @@ pub fn read(text: &str) -> Option<SessionKey> {
 
 /// The session table, if this process counts sessions.
 pub fn counted(shared: &Shared) -> Option<&Sessions> {
-    shared.config.load().seats_visitors().then_some(&shared.sessions.table)
+    shared.config.load().counts_sessions().then_some(&shared.sessions.table)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 pub use self::replica::{InFlight, Replica};
 
-use self::replica::Seats;
+use self::replica::ReplicaLimit;
 
 mod replica;
 
@@ -76,7 +76,7 @@ impl Miss {
 
 pub struct Replicas {
     list: ArcSwap<Vec<Arc<Replica>>>,
-    seats: Arc<Seats>,
+    limit: Arc<ReplicaLimit>,
     eject: Eject,
     next_id: AtomicU64,
     start: Instant,
@@ -93,7 +93,7 @@ impl Replicas {
     pub fn new(origin: &tidegate_settings::Origin) -> Arc<Self> {
         let this = Self {
             list: ArcSwap::default(),
-            seats: Arc::default(),
+            limit: Arc::default(),
             eject: Eject { failures: AtomicU32::new(0), for_us: AtomicU64::new(0) },
             next_id: AtomicU64::new(1),
             start: Instant::now(),
@@ -107,7 +107,7 @@ impl Replicas {
     ///
     /// Called by the control side only, never by two threads at once.
     pub fn reconfigure(&self, origin: &tidegate_settings::Origin) {
-        self.seats.set(origin.max_in_flight_per_replica);
+        self.limit.set(origin.max_in_flight_per_replica);
         self.eject.failures.store(origin.eject.failures, Relaxed);
         self.eject.for_us.store(as_us(origin.eject.for_), Relaxed);
         let old = self.list.load_full();
@@ -119,7 +119,7 @@ impl Replicas {
             let kept = old.iter().find(|r| r.authority() == authority).cloned();
             new.push(kept.unwrap_or_else(|| {
                 let id = self.next_id.fetch_add(1, Relaxed);
-                Arc::new(Replica::new(id, authority.clone(), self.seats.clone()))
+                Arc::new(Replica::new(id, authority.clone(), self.limit.clone()))
             }));
         }
         for gone in old.iter().filter(|o| !new.iter().any(|n| Arc::ptr_eq(n, o))) {
@@ -160,13 +160,13 @@ impl Replicas {
 
     /// Requests that those can work on at once that can be sent to now; `None`: no limit is set, or there are
     /// none of them.
-    pub fn seats(&self) -> Option<u32> {
-        self.seats_at(|| self.now_us())
+    pub fn in_flight_limit(&self) -> Option<u32> {
+        self.in_flight_limit_at(|| self.now_us())
     }
 
-    /// As [`Self::seats`], at a time in microseconds since any origin.
-    pub fn seats_at(&self, now_us: impl FnOnce() -> u64) -> Option<u32> {
-        let most = self.seats.most();
+    /// As [`Self::in_flight_limit`], at a time in microseconds since any origin.
+    pub fn in_flight_limit_at(&self, now_us: impl FnOnce() -> u64) -> Option<u32> {
+        let most = self.limit.most();
         if most == 0 {
             return None;
         }
@@ -175,8 +175,8 @@ impl Replicas {
         let open = count(&|r| r.is_usable(now_us) && !r.is_on_trial(now_us));
         // Where every one is on trial, all are tried.
         let sent_to = if open > 0 { open } else { count(&|r| r.is_usable(now_us)) };
-        let seats = most.saturating_mul(sent_to);
-        (seats > 0).then(|| u32::try_from(seats).unwrap_or(u32::MAX))
+        let slots = most.saturating_mul(sent_to);
+        (slots > 0).then(|| u32::try_from(slots).unwrap_or(u32::MAX))
     }
 
     /// The replica for the next request, with the request counted there. While every one that is well works
@@ -190,9 +190,9 @@ impl Replicas {
     ) -> Option<InFlight> {
         let give_up = Instant::now() + patience;
         loop {
-            let freed = self.seats.freed();
+            let freed = self.limit.freed();
             if let Some(replica) = self.pick(random(), avoid) {
-                match InFlight::seated(&replica) {
+                match InFlight::take_slot(&replica) {
                     Some(flight) => return Some(flight),
                     // Another worker was faster.
                     None => continue,
@@ -203,7 +203,7 @@ impl Replicas {
                 return None;
             }
             // One has become free since.
-            if list.iter().any(|r| r.is_healthy() && r.has_seat()) {
+            if list.iter().any(|r| r.is_healthy() && r.has_slot()) {
                 continue;
             }
             drop(list);
@@ -231,11 +231,11 @@ impl Replicas {
             // The usual case: no replica is ejected or down.
             match list.as_slice() {
                 [] => return None,
-                [only] if only.is_untroubled() && only.has_seat() => return Some(only.clone()),
+                [only] if only.is_untroubled() && only.has_slot() => return Some(only.clone()),
                 [_] => {}
                 all => {
                     let (i, j) = two_of(all.len(), random);
-                    let is_fine = |r: &Replica| r.is_untroubled() && r.has_seat();
+                    let is_fine = |r: &Replica| r.is_untroubled() && r.has_slot();
                     if is_fine(&all[i]) && is_fine(&all[j]) {
                         return Some(better(&all[i], &all[j]).clone());
                     }
@@ -289,7 +289,7 @@ fn better<'a>(a: &'a Arc<Replica>, b: &'a Arc<Replica>) -> &'a Arc<Replica> {
 }
 
 fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -> Option<Arc<Replica>> {
-    let wanted = |r: &Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us) && r.has_seat();
+    let wanted = |r: &Arc<Replica>| Some(r.id()) != avoid && r.is_usable(now_us) && r.has_slot();
     let open = |r: &Arc<Replica>| wanted(r) && !r.is_on_trial(now_us);
     // Another worker may begin a trial first: then it is on trial, so this repeats once per replica at most.
     for _ in 0..=list.len() {
@@ -303,7 +303,7 @@ fn choose(list: &[Arc<Replica>], random: u64, avoid: Option<u64>, now_us: u64) -
         return Some(replica);
     }
     // A healthy replica that is to be avoided is better than an ejected one.
-    let healthy = list.iter().filter(|r| r.is_healthy() && r.has_seat());
+    let healthy = list.iter().filter(|r| r.is_healthy() && r.has_slot());
     healthy.min_by_key(|r| r.ejected_until_us().saturating_sub(now_us)).cloned()
 }
 

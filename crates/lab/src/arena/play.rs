@@ -38,7 +38,7 @@ pub(super) struct Play<'a> {
     spec: &'a ArenaSpec,
     estimator: &'a mut dyn Estimator,
     gate: Gate,
-    farm: ReplicaPool,
+    pool: ReplicaPool,
     busy: Vec<u32>,
     jobs: Slab<Job>,
     /// Between gate and origin, by the time they are there.
@@ -71,15 +71,15 @@ impl<'a> Play<'a> {
             max_queue_wait: Duration::MAX,
             ..GateConfig::default()
         };
-        let farm = ReplicaPool::new(&spec.origin, spec.seed);
+        let pool = ReplicaPool::new(&spec.origin, spec.seed);
         let mut rng = SmallRng::seed_from_u64(spec.seed ^ 0xA5A5_5A5A_0F0F_F0F0);
         let arrival_us = next_arrival(&spec.feed, 0.0, micros(spec.lasts) as f64, &mut rng);
         Self {
             spec,
             estimator,
             gate: Gate::new(&config),
-            busy: vec![0; farm.len()],
-            farm,
+            busy: vec![0; pool.len()],
+            pool,
             jobs: Slab::default(),
             on_the_way: VecDeque::new(),
             refused: VecDeque::new(),
@@ -126,7 +126,7 @@ impl<'a> Play<'a> {
         let times = [front(&self.on_the_way), front(&self.refused), change, mix, arrival, release];
         let first = times.into_iter().fold(self.tick_us, u64::min);
         // What became possible in the past is due now.
-        first.min(self.farm.next_event().unwrap_or(NEVER)).max(self.now_us)
+        first.min(self.pool.next_event().unwrap_or(NEVER)).max(self.now_us)
     }
 
     fn may_release(&self) -> bool {
@@ -160,7 +160,7 @@ impl<'a> Play<'a> {
 
     fn take_done(&mut self) {
         let mut done = std::mem::take(&mut self.done);
-        self.farm.advance(self.now_us, &mut done);
+        self.pool.advance(self.now_us, &mut done);
         for (_, done) in done.drain(..) {
             match done.part {
                 Part::Whole | Part::Rest => self.end(done.id as u32, true),
@@ -183,7 +183,7 @@ impl<'a> Play<'a> {
         while let Some(change) = self.spec.origin.changes.get(self.changes)
             && micros(change.at) <= self.now_us
         {
-            self.farm.change(change, self.now_us);
+            self.pool.change(change, self.now_us);
             self.changes += 1;
         }
     }
@@ -254,13 +254,13 @@ impl<'a> Play<'a> {
     /// To the replica with the fewest in flight; of equals the next after the one last chosen does not matter
     /// to a model.
     fn submit(&mut self, id: u32) {
-        let up = (0..self.busy.len()).filter(|r| self.farm.is_up(*r));
+        let up = (0..self.busy.len()).filter(|r| self.pool.is_up(*r));
         let job = self.jobs.held(id);
         let path = self.spec.kinds[job.kind as usize].path;
         if let Some(replica) = up.min_by_key(|r| self.busy[*r]) {
             job.replica = replica as u32;
             self.busy[replica] += 1;
-            if self.farm.submit(replica, u64::from(id), path, self.now_us).is_ok() {
+            if self.pool.submit(replica, u64::from(id), path, self.now_us).is_ok() {
                 return;
             }
         }

@@ -124,7 +124,7 @@ fn rates(outcome: &Outcome, scale: &Scale) -> Plot {
         scale.line("requests served", Style::Steps, outcome, |s| Some(s.served as f64)),
     ];
     if outcome.figure("door_rps_max") > 0.0 {
-        lines.push(scale.line("at the origin's door", Style::Steps, outcome, |s| Some(s.door as f64)));
+        lines.push(scale.line("arrived at the origin", Style::Steps, outcome, |s| Some(s.door as f64)));
     }
     let capacity = |s: &Second| (s.capacity_rps > 0.0).then_some(s.capacity_rps);
     let mut known: Vec<f64> = outcome.series.iter().filter_map(capacity).collect();

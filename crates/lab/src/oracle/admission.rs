@@ -76,19 +76,19 @@ impl Oracle {
     }
 
     /// A visitor of a service level that skips the room has asked.
-    pub(crate) fn skips_room(&mut self, guest: u32, decided: &Decided) {
+    pub(crate) fn skips_room(&mut self, client: u32, decided: &Decided) {
         let holds = !decided.waits() || decided.was_sent_to_room;
-        let what = || format!("visitor {guest} skips the room, and is {:?}", decided.decision);
+        let what = || format!("visitor {client} skips the room, and is {:?}", decided.decision);
         self.apply(|_| require(holds, "tier", what));
     }
 
     /// A browser has asked for a part of a page that it was let in for.
-    pub(crate) fn part(&mut self, guest: u32, decided: &Decided, keeps_cookies: bool) {
+    pub(crate) fn part(&mut self, client: u32, decided: &Decided, keeps_cookies: bool) {
         let decision = &decided.decision;
         let is_kept_out = decided.waits()
             || matches!(decision, Decision::NoSessionSlot { .. } | Decision::Forbidden | Decision::SendBack);
         let holds = !keeps_cookies || !is_kept_out || decided.was_sent_to_room;
-        let what = || format!("visitor {guest} has the page, and a part of it is {decision:?}");
+        let what = || format!("visitor {client} has the page, and a part of it is {decision:?}");
         self.apply(|_| require(holds, "part", what));
     }
 }

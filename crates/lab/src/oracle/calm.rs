@@ -147,12 +147,12 @@ impl Calm {
 
     pub(super) fn promised(
         &mut self,
-        guest: u32,
+        client: u32,
         wait: &Wait,
         processes: &[GateProcess],
         now_us: u64,
     ) -> Finding {
-        let at = guest as usize;
+        let at = client as usize;
         if self.told.len() <= at {
             self.told.resize(at + 1, Told::default());
         }
@@ -169,29 +169,29 @@ impl Calm {
         self.told[at] = Told { at_us: now_us, wait_us, world, until, last_sent: self.sent };
         self.empty_by_us = self.empty_by_us.max(now_us + 2 * wait_us);
         let waits = self.for_slots.as_ref().filter(|_| !self.faulted);
-        waits.map_or(Ok(()), |waits| waits.told(guest, wait.wait, now_us))
+        waits.map_or(Ok(()), |waits| waits.told(client, wait.wait, now_us))
     }
 
     /// A visitor has to go on waiting and comes when its page asks next. After a fall of an estimated
     /// capacity that may be later than first announced.
-    pub(super) fn news(&mut self, guest: u32) {
-        if let Some(told) = self.told.get_mut(guest as usize) {
+    pub(super) fn news(&mut self, client: u32) {
+        if let Some(told) = self.told.get_mut(client as usize) {
             told.last_sent = self.sent;
         }
     }
 
-    pub(super) fn held(&mut self, guest: u32) {
-        if let Some(told) = self.told.get_mut(guest as usize) {
+    pub(super) fn held(&mut self, client: u32) {
+        if let Some(told) = self.told.get_mut(client as usize) {
             told.world = 0;
         }
     }
 
-    pub(super) fn noted(&mut self, guest: u32, kind: u32, noted: &Noted) -> Finding {
+    pub(super) fn noted(&mut self, client: u32, kind: u32, noted: &Noted) -> Finding {
         // Most answers are "not yet", which need no look-up.
         if matches!(noted, Noted::Nothing) {
             return Ok(());
         }
-        let Some(told) = self.told.get_mut(guest as usize) else { return Ok(()) };
+        let Some(told) = self.told.get_mut(client as usize) else { return Ok(()) };
         let Noted::Served { entered, waited: Some(_), .. } = noted else {
             if matches!(noted, Noted::Failed(_)) {
                 // A request of the visitor failed: its wait is not judged.
@@ -216,14 +216,14 @@ impl Calm {
             let over = told.last_sent - most;
             return require(told.last_sent <= most, "honest", || {
                 format!(
-                    "visitor {guest} was told to wait {wait:?}, and {over:.1} cost units too many had been \
+                    "visitor {client} was told to wait {wait:?}, and {over:.1} cost units too many had been \
                      sent to the origin when it was told to wait on"
                 )
             });
         }
         let most_us = told.wait_us + told.wait_us / 10 + self.slack.as_micros() as u64;
         require(realised_us <= most_us, "honest", || {
-            format!("visitor {guest} was told to wait {wait:?} and waited {realised:?}")
+            format!("visitor {client} was told to wait {wait:?} and waited {realised:?}")
         })
     }
 

@@ -92,7 +92,7 @@ impl Schedule {
     fn virtual_clock(process: usize, processes: &[GateProcess], now_us: u64) -> Timestamp {
         let now = processes[process].now(now_us);
         let Some(room) = processes[0].admission.room() else { return now };
-        let clock = room.control_update().hand;
+        let clock = room.control_update().clock;
         // Tokencheck follows the virtual clock of the last update, or its own wall clock.
         if process == 0 && !clock.follows_clock { clock.at } else { clock.at.max(now) }
     }

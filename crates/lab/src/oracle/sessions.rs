@@ -51,12 +51,12 @@ impl Sessions {
         }
     }
 
-    pub(super) fn over(&mut self, guest: u32) {
-        self.open.remove(&guest);
+    pub(super) fn over(&mut self, client: u32) {
+        self.open.remove(&client);
     }
 
-    fn begins(&mut self, guest: u32, key: SessionKey, table: &Table, now_us: u64) -> Finding {
-        self.open.insert(guest, Book { key, begun_us: now_us, asked_us: now_us, answered_us: now_us });
+    fn begins(&mut self, client: u32, key: SessionKey, table: &Table, now_us: u64) -> Finding {
+        self.open.insert(client, Book { key, begun_us: now_us, asked_us: now_us, answered_us: now_us });
         let state = table.state();
         for pool in state.pools.iter().filter(|_| state.readmitted == 0 && !self.was_killed) {
             // Of a cap that is found out: as it was when the slot was given, which is now.
@@ -68,10 +68,10 @@ impl Sessions {
         Ok(())
     }
 
-    fn asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) -> Finding {
+    fn asks(&mut self, client: u32, key: SessionKey, is_admitted: bool, now_us: u64) -> Finding {
         // A visitor who got no answer to the first request of a session has no pass of it, but may have an
         // old one.
-        let Some(book) = self.open.get_mut(&guest).filter(|book| book.key == key) else { return Ok(()) };
+        let Some(book) = self.open.get_mut(&client).filter(|book| book.key == key) else { return Ok(()) };
         // A new process knows of no answer.
         let last_us = if self.was_killed { book.asked_us } else { book.asked_us.max(book.answered_us) };
         let idle = now_us - last_us;
@@ -80,43 +80,49 @@ impl Sessions {
         if is_admitted {
             return Ok(());
         }
-        self.open.remove(&guest);
+        self.open.remove(&client);
         // A pass is renewed when a quarter of its life is over: a new process knows no more of the last
         // request.
         let holds_us = if self.was_killed { self.timeout_us / 10 * 7 } else { self.timeout_us };
         require(idle > holds_us || age > self.max_age_us, "session", || {
             format!(
-                "visitor {guest} has lost its session after {age} us, {idle} us after its last request or answer"
+                "visitor {client} has lost its session after {age} us, {idle} us after its last request or answer"
             )
         })
     }
 }
 
 impl Oracle {
-    pub(crate) fn session_begins(&mut self, guest: u32, key: SessionKey, process: &GateProcess, now_us: u64) {
+    pub(crate) fn session_begins(
+        &mut self,
+        client: u32,
+        key: SessionKey,
+        process: &GateProcess,
+        now_us: u64,
+    ) {
         if let Some(table) = &process.sessions {
-            self.apply(|oracle| oracle.sessions.begins(guest, key, table, now_us));
+            self.apply(|oracle| oracle.sessions.begins(client, key, table, now_us));
         }
     }
 
-    pub(crate) fn session_asks(&mut self, guest: u32, key: SessionKey, is_admitted: bool, now_us: u64) {
-        self.apply(|oracle| oracle.sessions.asks(guest, key, is_admitted, now_us));
+    pub(crate) fn session_asks(&mut self, client: u32, key: SessionKey, is_admitted: bool, now_us: u64) {
+        self.apply(|oracle| oracle.sessions.asks(client, key, is_admitted, now_us));
     }
 
-    pub(crate) fn session_answered(&mut self, guest: u32, now_us: u64) {
-        if let Some(book) = self.sessions.open.get_mut(&guest) {
+    pub(crate) fn session_answered(&mut self, client: u32, now_us: u64) {
+        if let Some(book) = self.sessions.open.get_mut(&client) {
             book.answered_us = now_us;
         }
     }
 
-    pub(crate) fn session_over(&mut self, guest: u32) {
-        self.sessions.over(guest);
+    pub(crate) fn session_over(&mut self, client: u32) {
+        self.sessions.over(client);
     }
 
-    pub(crate) fn session_refused(&mut self, guest: u32, is_admitted: bool) {
+    pub(crate) fn session_refused(&mut self, client: u32, is_admitted: bool) {
         self.apply(|_| {
             require(!is_admitted, "session", || {
-                format!("visitor {guest}, whose session is admitted, is refused")
+                format!("visitor {client}, whose session is admitted, is refused")
             })
         });
     }

@@ -146,12 +146,12 @@ impl Waits {
         }
     }
 
-    pub(super) fn told(&self, guest: u32, told: Duration, now_us: u64) -> Finding {
+    pub(super) fn told(&self, client: u32, told: Duration, now_us: u64) -> Finding {
         let least_us = self.first_us.map_or(0, |first| first.saturating_sub(now_us + GRAIN_US));
         require(told.as_micros() as u64 >= least_us, "honest", || {
             let least = Duration::from_micros(least_us);
             format!(
-                "visitor {guest} is told {told:?} for a session slot, expected {least:?} at least: none can \
+                "visitor {client} is told {told:?} for a session slot, expected {least:?} at least: none can \
                  run out sooner"
             )
         })

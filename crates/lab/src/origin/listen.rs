@@ -25,15 +25,15 @@ const SHORTAGE: Duration = Duration::from_millis(5);
 
 pub(super) struct Door {
     pub addr: SocketAddr,
-    _seat: TcpSocket,
+    _reserved: TcpSocket,
     pub open: watch::Sender<bool>,
 }
 
 impl Door {
     /// Takes the address, port 0: any. Out of service at first.
     pub fn new(addr: SocketAddr) -> io::Result<Self> {
-        let seat = bind(addr)?;
-        Ok(Self { addr: seat.local_addr()?, _seat: seat, open: watch::Sender::new(false) })
+        let reserved = bind(addr)?;
+        Ok(Self { addr: reserved.local_addr()?, _reserved: reserved, open: watch::Sender::new(false) })
     }
 
     /// Starts to listen; to be called within a runtime.

@@ -83,7 +83,7 @@ const GROUPS: [(&str, &[Row]); 6] = [
         ],
     ),
     (
-        "At the origin's door",
+        "Arrived at the origin",
         &[
             ("mean", "door_rps_mean", PerSecond, IfAny),
             ("busiest second", "door_rps_max", PerSecond, IfAny),

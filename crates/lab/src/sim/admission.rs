@@ -34,7 +34,7 @@ use crate::visitor_events::{Failure, RequestKind};
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Caller {
-    pub(crate) guest: u32,
+    pub(crate) client: u32,
     pub(crate) ask: RequestKind,
     pub(crate) kind: u32,
     pub(crate) step: u8,
@@ -55,7 +55,7 @@ struct Head<'a> {
     replicas: &'a Replicas,
     now_us: u64,
     rng: RefCell<&'a mut SmallRng>,
-    guest: u32,
+    client: u32,
     shown: Presented,
     pass: Option<Pass>,
     begun: Cell<Option<SessionRequest>>,
@@ -80,7 +80,7 @@ impl Requester for Head<'_> {
     }
 
     fn new_session_key(&self) -> SessionKey {
-        self.process.new_key(self.guest, &mut self.rng.borrow_mut())
+        self.process.new_key(self.client, &mut self.rng.borrow_mut())
     }
 
     fn random(&self) -> u64 {
@@ -104,21 +104,21 @@ impl Requester for Head<'_> {
 
 impl World<'_> {
     pub(crate) fn visit(&mut self, number: u32) {
-        let Some(guest) = self.guests.get_mut(number) else { return };
-        let (ask, kind, step) = (guest.visitor.ask(), guest.visitor.kind(), guest.visitor.step());
-        let hopped = guest.take_hop();
+        let Some(client) = self.clients.get_mut(number) else { return };
+        let (ask, kind, step) = (client.visitor.ask(), client.visitor.kind(), client.visitor.step());
+        let hopped = client.take_hop();
         let ticket = match ask {
-            RequestKind::Replayed => guest.used(),
-            _ => guest.held(),
+            RequestKind::Replayed => client.used(),
+            _ => client.held(),
         };
         if matches!(ask, RequestKind::Tampered | RequestKind::Replayed) && ticket.is_none() {
-            let now = guest.visitor.at();
-            let reaction = guest.visitor.skip_attack(&self.cast, now);
+            let now = client.visitor.at();
+            let reaction = client.visitor.skip_attack(&self.mix, now);
             return self.goes_on(number, reaction.next, now);
         }
-        let process = if guest.is_at_check() { 1 } else { 0 };
+        let process = if client.is_at_check() { 1 } else { 0 };
         if !hopped {
-            self.tally.sent(ask, guest.visitor.at(), guest.visitor.at());
+            self.tally.sent(ask, client.visitor.at(), client.visitor.at());
         }
         let what = match ask {
             RequestKind::Page => What::Asks,
@@ -135,7 +135,7 @@ impl World<'_> {
         }
         let route = &self.routes[kind as usize][usize::from(step)];
         let (class, cost, tier) = (route.class, route.cost, self.tiers[kind as usize]);
-        let caller = Caller { guest: number, ask, kind, step, is_part: false, class, cost, tier, process };
+        let caller = Caller { client: number, ask, kind, step, is_part: false, class, cost, tier, process };
         if ask == RequestKind::Status {
             return self.news(&caller, ticket);
         }
@@ -192,7 +192,7 @@ impl World<'_> {
             replicas: &self.replicas,
             now_us: self.now_us,
             rng: RefCell::new(&mut self.rng),
-            guest: caller.guest,
+            client: caller.client,
             shown,
             pass,
             begun: Cell::default(),
@@ -211,7 +211,7 @@ impl World<'_> {
         let begun = head.begun.take();
         self.oracle.under_policies(in_force, &request, &decided);
         if facts.skips_room {
-            self.oracle.skips_room(caller.guest, &decided);
+            self.oracle.skips_room(caller.client, &decided);
         }
         (decided, begun)
     }
@@ -223,7 +223,7 @@ impl World<'_> {
         shown: Presented,
         begun: Option<SessionRequest>,
     ) {
-        let (number, at) = (caller.guest, self.now_us);
+        let (number, at) = (caller.client, self.now_us);
         match decision {
             Decision::Enter { by } => self.enter(caller, by, shown, begun),
             Decision::SendOn { ticket, redeemed } => {
@@ -238,10 +238,10 @@ impl World<'_> {
                 if caller.ask != RequestKind::Page {
                     return self.reply(number, Ok(Answer::Refused(302)));
                 }
-                if let Some(guest) = self.guests.get_mut(number) {
-                    guest.go_to_check(false);
-                    guest.drop_ticket();
-                    guest.hop();
+                if let Some(client) = self.clients.get_mut(number) {
+                    client.go_to_check(false);
+                    client.drop_ticket();
+                    client.hop();
                 }
                 self.agenda.push(at + 2 * LATENCY_US, Item::Visit(number));
             }
@@ -297,7 +297,7 @@ impl World<'_> {
     }
 
     fn enter(&mut self, caller: &Caller, by: EnteredBy, shown: Presented, begun: Option<SessionRequest>) {
-        let (number, at, cost) = (caller.guest, self.now_us, caller.cost);
+        let (number, at, cost) = (caller.client, self.now_us, caller.cost);
         let class = u64::from(caller.class.0);
         if let Some(request) = &begun {
             self.oracle.session_begins(number, request.key(), &self.processes[caller.process], at);
@@ -328,10 +328,10 @@ impl World<'_> {
     /// A request of an admitted session passes the room and its class's bucket.
     fn goes_on_with_session(&mut self, caller: &Caller, request: SessionRequest) {
         let cost = caller.cost;
-        self.trace.step(self.now_us, What::Passes, caller.guest, u64::from(caller.class.0));
+        self.trace.step(self.now_us, What::Passes, caller.client, u64::from(caller.class.0));
         self.oracle.entered(Entry::Unasked { cost }, &self.processes, self.now_us);
         let session = Some(SessionOf { key: request.key(), begins: false });
-        self.forward(caller.guest, Passage { session, under_way: Some(request), ..Passage::default() });
+        self.forward(caller.client, Passage { session, under_way: Some(request), ..Passage::default() });
     }
 
     /// Sends an outcome to the visitor, who has it after the network's latency.
@@ -341,27 +341,36 @@ impl World<'_> {
 
     fn told_to_wait(&mut self, caller: &Caller, ticket: &Ticket, wait: &Wait, position: Position) {
         let what = if position == Position::Kept { What::Keeps } else { What::Promised };
-        self.trace.step(self.now_us, what, caller.guest, relative(ticket));
-        self.oracle.waits(caller.guest, caller.process, ticket, wait, position, &self.processes, self.now_us);
+        self.trace.step(self.now_us, what, caller.client, relative(ticket));
+        self.oracle.waits(
+            caller.client,
+            caller.process,
+            ticket,
+            wait,
+            position,
+            &self.processes,
+            self.now_us,
+        );
         if position == Position::Replaced
-            && let Some(shown) = self.guests.get(caller.guest).and_then(|guest| guest.held().or(guest.used()))
+            && let Some(shown) =
+                self.clients.get(caller.client).and_then(|client| client.held().or(client.used()))
         {
             self.oracle.called_used(&shown, caller.process);
         }
-        if let Some(guest) = self.guests.get_mut(caller.guest)
+        if let Some(client) = self.clients.get_mut(caller.client)
             // A ticket in the answer to an altered one is not kept.
             && caller.ask != RequestKind::Tampered
             && position != Position::Kept
         {
-            guest.hold(ticket);
+            client.hold(ticket);
         }
         let answer = self.wait_answer(caller, wait.wait, true);
-        self.reply(caller.guest, Ok(answer));
+        self.reply(caller.client, Ok(answer));
     }
 
     /// The waiting page, or what programs get instead.
     fn wait_answer(&mut self, caller: &Caller, wait: Duration, has_place: bool) -> Answer {
-        let browser = self.cast.kinds[caller.kind as usize].browser;
+        let browser = self.mix.kinds[caller.kind as usize].browser;
         let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());
         Answer::Wait {
@@ -375,20 +384,20 @@ impl World<'_> {
 
     /// Tokengen forwards nothing itself.
     fn send_on(&mut self, caller: &Caller, ticket: Option<Ticket>) {
-        self.trace.step(self.now_us, What::SentOn, caller.guest, 0);
+        self.trace.step(self.now_us, What::SentOn, caller.client, 0);
         if caller.ask != RequestKind::Page {
             // An attacker does not follow a redirect.
-            return self.reply(caller.guest, Ok(Answer::Refused(302)));
+            return self.reply(caller.client, Ok(Answer::Refused(302)));
         }
-        if let Some(guest) = self.guests.get_mut(caller.guest) {
+        if let Some(client) = self.clients.get_mut(caller.client) {
             match ticket {
-                Some(ticket) => guest.hold(&ticket),
-                None => guest.drop_ticket(),
+                Some(ticket) => client.hold(&ticket),
+                None => client.drop_ticket(),
             }
-            guest.go_to_check(true);
-            guest.hop();
+            client.go_to_check(true);
+            client.hop();
         }
-        self.agenda.push(self.now_us + 2 * LATENCY_US, Item::Visit(caller.guest));
+        self.agenda.push(self.now_us + 2 * LATENCY_US, Item::Visit(caller.client));
     }
 
     fn news(&mut self, caller: &Caller, ticket: Option<Ticket>) {
@@ -400,7 +409,7 @@ impl World<'_> {
         let usable = !process.forwards() || self.replicas.any_usable_at(|| self.now_us);
         let (state, wait, _) = poll::standing(look, usable);
         if let Some(ticket) = ticket {
-            self.oracle.looked(caller.guest, caller.process, &ticket, &look, usable, &self.processes);
+            self.oracle.looked(caller.client, caller.process, &ticket, &look, usable, &self.processes);
         }
         let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());
@@ -412,7 +421,7 @@ impl World<'_> {
             page::State::Full => State::Full,
             page::State::Unavailable => State::Unavailable,
         };
-        self.reply(caller.guest, Ok(Answer::Status(RoomStatus { state, poll, wait })));
+        self.reply(caller.client, Ok(Answer::Status(RoomStatus { state, poll, wait })));
     }
 
     /// How the gate reads the ticket that an attacker sends. A used one is sent as it was, an altered one
@@ -420,7 +429,7 @@ impl World<'_> {
     fn seal_and_open(&mut self, caller: &Caller, ticket: &Ticket) -> Presented {
         let config = &self.processes[caller.process].config;
         let ip = [127, 0, 0, 1].into();
-        let cookie = u128::from(caller.guest).to_le_bytes();
+        let cookie = u128::from(caller.client).to_le_bytes();
         let binding = match config.settings.room.binding {
             Bound::None => Binding::None,
             Bound::Ip => Binding::Ip(ip),
@@ -429,7 +438,7 @@ impl World<'_> {
         };
         let mut text = config.keys.seal(ticket, &binding).as_bytes().to_vec();
         if caller.ask == RequestKind::Tampered {
-            let number = self.guests.get(caller.guest).map_or(0, |guest| guest.visitor.path_number());
+            let number = self.clients.get(caller.client).map_or(0, |client| client.visitor.path_number());
             let at = number as usize % text.len();
             text[at] = if text[at] == b'A' { b'B' } else { b'A' };
         }

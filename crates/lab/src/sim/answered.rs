@@ -28,7 +28,7 @@ impl World<'_> {
             Part::Head { .. } => What::Head,
             Part::Error => What::Error,
         };
-        self.trace.step(self.now_us, what, request.guest, replica as u64);
+        self.trace.step(self.now_us, what, request.client, replica as u64);
         let head_us = *request.head_us.get_or_insert(self.now_us);
         let (took_us, path, cost) = (head_us - request.sent_us, request.path as usize, request.cost);
         if done.part != Part::Rest

@@ -25,7 +25,7 @@ impl World<'_> {
         }
         self.trace.step(self.now_us, What::Tick, 0, process as u64);
         let usable = !self.processes[process].forwards() || self.replicas.any_usable_at(|| self.now_us);
-        let most_in_flight = self.replicas.seats_at(|| self.now_us);
+        let most_in_flight = self.replicas.in_flight_limit_at(|| self.now_us);
         let late = self.processes[process].tick(self.now_us, usable, most_in_flight);
         self.oracle.ticked(process, &self.processes[process], self.now_us);
         for (Woken { id, .. }, reason) in late {
@@ -83,11 +83,11 @@ impl World<'_> {
         self.disturbed(fault.what);
         match fault.what {
             FaultKind::Crash { replica } => {
-                for id in self.farm.crash(replica as usize, self.now_us) {
+                for id in self.pool.crash(replica as usize, self.now_us) {
                     self.lost(id);
                 }
             }
-            FaultKind::Slow { replica, factor } => self.farm.slow(replica as usize, factor, self.now_us),
+            FaultKind::Slow { replica, factor } => self.pool.slow(replica as usize, factor, self.now_us),
             FaultKind::Drift { seconds } => self.drift(seconds)?,
             FaultKind::NoFeedback => self.reports_lost = true,
             FaultKind::Restart => self.killed(),
@@ -112,8 +112,8 @@ impl World<'_> {
         let what = self.scenario.faults[usize::from(i)].what;
         self.disturbed(what);
         match what {
-            FaultKind::Crash { replica } => self.farm.revive(replica as usize),
-            FaultKind::Slow { replica, .. } => self.farm.slow(replica as usize, 1.0, self.now_us),
+            FaultKind::Crash { replica } => self.pool.revive(replica as usize),
+            FaultKind::Slow { replica, .. } => self.pool.slow(replica as usize, 1.0, self.now_us),
             FaultKind::Drift { .. } => self.drift(0.0)?,
             FaultKind::NoFeedback => self.reports_lost = false,
             FaultKind::Restart => {
@@ -154,7 +154,7 @@ impl World<'_> {
             self.leave_origin(at);
             let Some(request) = self.requests.remove(at) else { continue };
             if !request.is_part {
-                self.reply(request.guest, Err(Failure::Broken));
+                self.reply(request.client, Err(Failure::Broken));
             }
         }
         self.sent.clear();

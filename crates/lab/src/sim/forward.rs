@@ -34,7 +34,7 @@ impl World<'_> {
     }
 
     pub(crate) fn send_to_any_replica(&mut self, id: u64) {
-        let replica = (self.rng.next_u64() % self.farm.len() as u64) as usize;
+        let replica = (self.rng.next_u64() % self.pool.len() as u64) as usize;
         match self.submit(id, replica, None) {
             Attempt::UnderWay => self.set_patience(id),
             Attempt::Busy => self.over(id, Ok(Answer::Refused(503))),
@@ -52,7 +52,7 @@ impl World<'_> {
         let process = &mut self.processes[process];
         let now = process.now(self.now_us);
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
-        let (number, class, cost) = (request.guest, request.class, request.cost);
+        let (number, class, cost) = (request.client, request.class, request.cost);
         let is_admitted = request.session.is_some();
         let asked = gate::Request { id, class, cost };
         let decision = match is_admitted {
@@ -76,15 +76,15 @@ impl World<'_> {
     }
 
     fn note_request(&mut self, number: u32, passage: Passage) -> u64 {
-        let guest = self.guests.held(number);
-        let (kind, step) = (guest.visitor.kind(), guest.visitor.step());
+        let client = self.clients.held(number);
+        let (kind, step) = (client.visitor.kind(), client.visitor.step());
         let id = self.note(number, (kind, step), false, passage);
-        self.guests.held(number).request = slot(id);
+        self.clients.held(number).request = slot(id);
         id
     }
 
     /// Notes a request for the page of a kind's step, or for a part of it.
-    pub(crate) fn note(&mut self, guest: u32, of: (u32, u8), is_part: bool, passage: Passage) -> u64 {
+    pub(crate) fn note(&mut self, client: u32, of: (u32, u8), is_part: bool, passage: Passage) -> u64 {
         let routes = if is_part { &self.part_routes } else { &self.routes };
         let Route { class, cost, path, idempotent, .. } = routes[of.0 as usize][usize::from(of.1)];
         let Passage { ticket, cookies, session, under_way } = passage;
@@ -92,7 +92,7 @@ impl World<'_> {
         let generation = self.generation;
         let arrived = self.processes.last().map(|h| h.now(self.now_us)).unwrap_or_default();
         let slot = self.requests.insert(Request {
-            guest,
+            client,
             is_part,
             generation,
             class,
@@ -117,8 +117,8 @@ impl World<'_> {
 
     fn set_patience(&mut self, id: u64) {
         let Some(request) = self.requests.get(slot(id)).filter(|request| !request.is_part) else { return };
-        let Some(guest) = self.guests.get(request.guest) else { return };
-        let until = micros_up(guest.visitor.gives_up_at(&self.cast)).saturating_add(LATENCY_US);
+        let Some(client) = self.clients.get(request.client) else { return };
+        let until = micros_up(client.visitor.gives_up_at(&self.mix)).saturating_add(LATENCY_US);
         if until < u64::MAX {
             self.agenda.push(until, Item::Patience { slot: slot(id), generation: generation(id) });
         }
@@ -164,7 +164,7 @@ impl World<'_> {
             let picked = self.replicas.pick_at(self.rng.next_u64(), avoid, || self.now_us);
             let Some(replica) = picked else { return Attempt::Failed(None) };
             let index = (replica.id() - 1) as usize;
-            if self.farm.is_up(index) {
+            if self.pool.is_up(index) {
                 return self.submit(id, index, Some(InFlight::new(replica)));
             }
             self.trace.step(self.now_us, What::NoConnection, slot(id), index as u64);
@@ -193,22 +193,22 @@ impl World<'_> {
 
     fn submit(&mut self, id: u64, replica: usize, flight: Option<InFlight>) -> Attempt {
         let Some(request) = self.requests.get_mut(slot(id)) else { return Attempt::Failed(None) };
-        if !self.farm.is_up(replica) {
+        if !self.pool.is_up(replica) {
             return Attempt::Failed(Some(Miss::Refused));
         }
         let now = Duration::from_micros(self.now_us);
         self.tally.door(now);
         self.tally.door_units(now, request.cost.units());
         self.oracle.sent_to_origin(request.cost);
-        match self.farm.submit(replica, id, request.path as usize, self.now_us) {
+        match self.pool.submit(replica, id, request.path as usize, self.now_us) {
             Ok(ticket) => {
-                self.trace.step(self.now_us, What::Sent, request.guest, replica as u64);
+                self.trace.step(self.now_us, What::Sent, request.client, replica as u64);
                 request.at = Some(AtOrigin { replica, ticket, flight });
                 self.sent.push_back((self.now_us, slot(id), generation(id)));
                 Attempt::UnderWay
             }
             Err(_) => {
-                self.trace.step(self.now_us, What::Refused, request.guest, replica as u64);
+                self.trace.step(self.now_us, What::Refused, request.client, replica as u64);
                 self.tally.origin_lost(now);
                 if let Some(flight) = flight {
                     self.replicas.succeeded(flight.replica());
@@ -224,7 +224,7 @@ impl World<'_> {
         let request = self.requests.get_mut(slot(id)).filter(|r| r.generation == generation(id));
         let Some(request) = request else { return };
         let Some(at) = request.at.take() else { return };
-        self.trace.step(self.now_us, What::Lost, request.guest, at.replica as u64);
+        self.trace.step(self.now_us, What::Lost, request.client, at.replica as u64);
         if request.head_us.is_some() {
             // The visitor has seen the head of the answer: no other replica can continue it.
             return self.ended_at_origin(id, Outcome::OriginError, Err(Failure::Broken));
@@ -252,7 +252,7 @@ impl World<'_> {
             let id = identity(at, generation);
             self.sent.pop_front();
             let Some(request) = here else { continue };
-            self.trace.step(self.now_us, What::Silent, request.guest, 0);
+            self.trace.step(self.now_us, What::Silent, request.client, 0);
             let replica = request.at.as_ref().and_then(|at| at.flight.as_ref()).map(|f| f.replica().clone());
             self.leave_origin(at);
             if let Some(replica) = replica {
@@ -265,7 +265,7 @@ impl World<'_> {
     /// Takes a request away from the origin, which may not notice.
     pub(super) fn leave_origin(&mut self, at: u32) {
         let Some(there) = self.requests.get_mut(at).and_then(|r| r.at.take()) else { return };
-        if !self.farm.leave(there.replica, there.ticket, self.now_us) {
+        if !self.pool.leave(there.replica, there.ticket, self.now_us) {
             self.tally.origin_lost(Duration::from_micros(self.now_us));
         }
     }
@@ -273,10 +273,10 @@ impl World<'_> {
     pub(crate) fn gives_up(&mut self, at: u32, generation: u32) {
         let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
         let id = identity(at, generation);
-        let (guest, class, cost, spot) = (request.guest, request.class, request.cost, request.spot);
+        let (client, class, cost, spot) = (request.client, request.class, request.cost, request.spot);
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
         let session = request.session.filter(|_| request.head_us.is_none());
-        self.trace.step(self.now_us, What::GivesUp, guest, 0);
+        self.trace.step(self.now_us, What::GivesUp, client, 0);
         if let Some(process) = self.processes.last_mut() {
             let now = process.now(self.now_us);
             process.shard.count(Event::ClientGone);
@@ -298,10 +298,10 @@ impl World<'_> {
         self.leave_origin(at);
         let under_way = self.requests.remove(at).and_then(|request| request.under_way);
         match session.filter(|session| at_origin && session.begins) {
-            Some(session) => self.gave_up_first(guest, session, under_way),
-            None => self.finished(guest, under_way),
+            Some(session) => self.gave_up_first(client, session, under_way),
+            None => self.finished(client, under_way),
         }
-        self.answer(guest, Err(Failure::Patience), self.now_us - LATENCY_US);
+        self.answer(client, Err(Failure::Patience), self.now_us - LATENCY_US);
         self.wake();
     }
 
@@ -314,7 +314,7 @@ impl World<'_> {
         if let Some(process) = self.processes.last() {
             process.shard.count(why);
         }
-        let (who, session) = self.requests.get(slot(id)).map_or((0, None), |r| (r.guest, r.session));
+        let (who, session) = self.requests.get(slot(id)).map_or((0, None), |r| (r.client, r.session));
         self.trace.step(self.now_us, What::Shed, who, 0);
         self.oracle.session_refused(who, session.is_some());
         self.give_back(id);
@@ -354,10 +354,10 @@ impl World<'_> {
             return;
         }
         if request.cookies {
-            self.take_cookies(request.guest, request.session);
+            self.take_cookies(request.client, request.session);
         }
-        self.finished(request.guest, request.under_way);
-        self.reply(request.guest, answer);
+        self.finished(request.client, request.under_way);
+        self.reply(request.client, answer);
     }
 
     /// Requests that the gate releases go to the origin.
@@ -376,7 +376,7 @@ impl World<'_> {
                     continue;
                 }
             };
-            let who = self.requests.get(slot(woken.id)).map_or(0, |r| r.guest);
+            let who = self.requests.get(slot(woken.id)).map_or(0, |r| r.client);
             self.trace.step(self.now_us, What::Woken, who, u64::from(woken.class.0));
             self.oracle.woken(woken.id, woken.class);
             self.send(woken.id);

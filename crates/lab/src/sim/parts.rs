@@ -17,9 +17,9 @@ use crate::visitor_events::RequestKind;
 
 impl World<'_> {
     pub(crate) fn page_came(&mut self, number: u32, at_us: u64) {
-        let Some(guest) = self.guests.get(number) else { return };
-        let (kind, step) = (guest.visitor.kind(), guest.visitor.step());
-        if self.cast.kinds[kind as usize].steps[usize::from(step)].parts == 0 {
+        let Some(client) = self.clients.get(number) else { return };
+        let (kind, step) = (client.visitor.kind(), client.visitor.step());
+        if self.mix.kinds[kind as usize].steps[usize::from(step)].parts == 0 {
             return;
         }
         let pass = self.passes.get(number as usize).copied().flatten();
@@ -29,7 +29,7 @@ impl World<'_> {
 
     pub(crate) fn parts_arrive(&mut self, page: u32) {
         let Some(page) = self.pages.remove(page) else { return };
-        for _ in 0..self.cast.kinds[page.kind as usize].steps[usize::from(page.step)].parts {
+        for _ in 0..self.mix.kinds[page.kind as usize].steps[usize::from(page.step)].parts {
             self.part_arrives(&page);
         }
     }
@@ -45,10 +45,10 @@ impl World<'_> {
             return;
         }
         let process = self.processes.len() - 1;
-        let Page { visitor: guest, kind, step, .. } = *page;
+        let Page { visitor: client, kind, step, .. } = *page;
         let Route { class, cost, .. } = self.part_routes[kind as usize][usize::from(step)];
         let (ask, tier) = (RequestKind::Page, self.tiers[kind as usize]);
-        let caller = Caller { guest, ask, kind, step, is_part: true, class, cost, tier, process };
+        let caller = Caller { client, ask, kind, step, is_part: true, class, cost, tier, process };
         let here = &self.processes[process];
         here.shard.arrived(caller.class);
         let now = here.now(self.now_us);
@@ -59,7 +59,7 @@ impl World<'_> {
             SessionClaim { sessions, rules, key, pass, tier, cost }.recognise(now).1
         });
         let (decided, begun) = self.decide(&caller, Presented::Nothing, page.pass, claimed.is_none());
-        let keeps_cookies = self.cast.kinds[page.kind as usize].cookies;
+        let keeps_cookies = self.mix.kinds[page.kind as usize].cookies;
         self.oracle.part(page.visitor, &decided, keeps_cookies);
         match decided.decision {
             Decision::Enter { by } => {

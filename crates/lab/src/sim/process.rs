@@ -127,7 +127,7 @@ impl GateProcess {
     }
 
     pub(crate) fn policies_in_force(&self) -> Option<&PolicySet> {
-        self.rules.as_ref()?.in_force().map(|policies| &policies.orders)
+        self.rules.as_ref()?.in_force().map(|policies| &policies.set)
     }
 
     pub(crate) fn forwards(&self) -> bool {

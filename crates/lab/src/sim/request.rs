@@ -40,7 +40,7 @@ pub(crate) fn identity(slot: u32, generation: u32) -> u64 {
 }
 
 pub(crate) struct Request {
-    pub(crate) guest: u32,
+    pub(crate) client: u32,
     /// It asks for a part of a page; its visitor may have left.
     pub(crate) is_part: bool,
     /// Tells it from earlier requests with the same number.

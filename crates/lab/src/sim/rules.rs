@@ -73,7 +73,7 @@ impl Rules {
         let publish = Publish { enforcement: &self.published, wake: &self.wake };
         self.congestion.tick(&config.plan, &measured, &publish, now);
         let in_force = self.published.standing();
-        self.in_force = (!in_force.orders.is_empty()).then_some(in_force);
+        self.in_force = (!in_force.set.is_empty()).then_some(in_force);
     }
 
     pub(crate) fn in_force(&self) -> Option<&Arc<PoliciesInForce>> {

@@ -45,9 +45,9 @@ impl World<'_> {
             return None;
         }
         let now = process.now(self.now_us);
-        let guest = self.guests.get(number)?;
-        let route = &self.routes[guest.visitor.kind() as usize][usize::from(guest.visitor.step())];
-        let tier = self.tiers[guest.visitor.kind() as usize];
+        let client = self.clients.get(number)?;
+        let route = &self.routes[client.visitor.kind() as usize][usize::from(client.visitor.step())];
+        let tier = self.tiers[client.visitor.kind() as usize];
         let (rules, cost) = (process.config.session_rules(), route.cost);
         let claim = |key, pass| SessionClaim { sessions, rules, key, pass, tier, cost }.recognise(now).1;
         let (key, request) = if is_by_pass(process) {
@@ -90,19 +90,19 @@ impl World<'_> {
     /// Cookies of the origin's answer after an entry: the ticket is removed, a session's pass is set.
     pub(crate) fn take_cookies(&mut self, number: u32, session: Option<SessionOf>) {
         let Some(process) = self.processes.last() else { return };
-        let Some(guest) = self.guests.get_mut(number) else { return };
-        guest.use_up();
+        let Some(client) = self.clients.get_mut(number) else { return };
+        client.use_up();
         let counts = process.config.settings.counts_sessions();
-        guest.go_to_check(counts && self.processes.len() == 2);
-        let (kind, now) = (guest.visitor.kind(), process.now(self.now_us));
-        let class = self.routes[kind as usize][usize::from(guest.visitor.step())].class;
+        client.go_to_check(counts && self.processes.len() == 2);
+        let (kind, now) = (client.visitor.kind(), process.now(self.now_us));
+        let class = self.routes[kind as usize][usize::from(client.visitor.step())].class;
         let is_for_page = !counts && process.config.settings.room.unit == Unit::Request && self.has_parts;
         let (pass, nonce) = match session.filter(|session| session.begins && is_by_pass(process)) {
             Some(session) => (PassKind::Session, session.key.0 as u64),
             None if is_for_page => (PassKind::Page, 0),
             None => return,
         };
-        if !self.cast.kinds[kind as usize].cookies {
+        if !self.mix.kinds[kind as usize].cookies {
             return;
         }
         let pass = Pass { kind: pass, class, issued: now, first: now, nonce };
@@ -114,7 +114,7 @@ impl World<'_> {
     /// Nothing was sent: the ticket is good again.
     pub(super) fn give_back(&mut self, id: u64) {
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
-        let (guest, is_part) = (request.guest, request.is_part);
+        let (client, is_part) = (request.client, request.is_part);
         let (session, under_way) = (request.session.take(), request.under_way.take());
         if let (Some(ticket), Some(process)) = (request.ticket.take(), self.processes.last()) {
             process.admission.give_back(&ticket);
@@ -126,7 +126,7 @@ impl World<'_> {
             }
             return;
         }
-        self.void(guest, session, under_way);
+        self.void(client, session, under_way);
     }
 
     /// Nothing was sent: the session that would have begun with the request never did.
@@ -145,8 +145,8 @@ impl World<'_> {
     pub(crate) fn session_slots_come_back(&mut self) {
         for at in self.requests.numbers() {
             let Some(request) = self.requests.get_mut(at) else { continue };
-            let (guest, under_way) = (request.guest, request.under_way.take());
-            self.finished(guest, under_way);
+            let (client, under_way) = (request.client, request.under_way.take());
+            self.finished(client, under_way);
         }
         let Some(process) = self.processes.last() else { return };
         let Some(sessions) = &process.sessions else { return };

@@ -17,7 +17,7 @@ use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::dispatch::budget::Budget;
 use tokio::time::Instant;
 
-use super::guest::Guest;
+use super::client::Client;
 use super::process::{GateProcess, settings_of};
 use super::record::Record;
 use super::replica_pool::ReplicaPool;
@@ -78,11 +78,11 @@ pub(crate) struct Route {
 
 pub(crate) struct World<'s> {
     pub(crate) scenario: &'s Scenario,
-    pub(crate) cast: VisitorMix,
+    pub(crate) mix: VisitorMix,
     crowd: Peekable<Crowd>,
     pub(crate) now_us: u64,
     pub(crate) agenda: Wheel<Item>,
-    pub(crate) guests: Slab<Guest>,
+    pub(crate) clients: Slab<Client>,
     /// Of sessions, by visitor; none where visitors are let in for one request.
     pub(crate) passes: Vec<Option<Pass>>,
     pub(crate) requests: Slab<Request>,
@@ -108,7 +108,7 @@ pub(crate) struct World<'s> {
     /// Reports get lost; what was not sent goes with the next.
     pub(crate) reports_lost: bool,
     pub(crate) unsent: Feedback,
-    pub(crate) farm: ReplicaPool,
+    pub(crate) pool: ReplicaPool,
     /// Requests at the origin by the time they were sent, for the limit on silence.
     pub(crate) sent: VecDeque<(u64, u32, u32)>,
     pub(crate) tally: Tally,
@@ -132,7 +132,7 @@ pub(crate) struct World<'s> {
 impl<'s> World<'s> {
     pub(crate) fn new(scenario: &'s Scenario, options: &SimOptions) -> Result<Self, SimError> {
         let scene = Scenario { seed: options.seed, ..scenario.clone() };
-        let (cast, crowd) = Crowd::of(&scene)?;
+        let (mix, crowd) = Crowd::of(&scene)?;
         if scenario.deadline.is_none() && crowd.size_hint_visitors().is_none() {
             return Err(SimError::Endless);
         }
@@ -147,22 +147,22 @@ impl<'s> World<'s> {
         let origin = processes.last().map(|h| h.config.settings.origin.clone()).unwrap_or_default();
         let began = Instant::now();
         let config = processes.last().map(|process| &process.config);
-        let tiers = tiers(&cast, config)?;
-        let steps = || cast.kinds.iter().flat_map(|kind| &kind.steps);
+        let tiers = tiers(&mix, config)?;
+        let steps = || mix.kinds.iter().flat_map(|kind| &kind.steps);
         let mut world = Self {
-            routes: routes(&cast, &tiers, config, scenario, false)?,
-            part_routes: routes(&cast, &tiers, config, scenario, true)?,
+            routes: routes(&mix, &tiers, config, scenario, false)?,
+            part_routes: routes(&mix, &tiers, config, scenario, true)?,
             has_parts: steps().any(|step| step.parts > 0),
             pages: Slab::default(),
             parts: PartCounts::default(),
             tiers,
             oracle: Oracle::new(scenario, &processes, options.check.then_some(options.seed)),
             scenario,
-            cast,
+            mix,
             crowd: crowd.peekable(),
             now_us: 0,
             agenda: Wheel::new(),
-            guests: Slab::default(),
+            clients: Slab::default(),
             passes: Vec::new(),
             requests: Slab::default(),
             streaming: 0,
@@ -174,7 +174,7 @@ impl<'s> World<'s> {
             restarts: 0,
             reports_lost: false,
             unsent: Feedback::default(),
-            farm: ReplicaPool::new(&scenario.origin, options.seed),
+            pool: ReplicaPool::new(&scenario.origin, options.seed),
             sent: VecDeque::new(),
             tally: scenario.tally(),
             record: options.record.then(Record::default),
@@ -219,9 +219,9 @@ impl<'s> World<'s> {
             if is_over && !std::mem::replace(&mut self.crowd_is_over, true) {
                 self.oracle.crowd_is_over(self.now_us);
             }
-            let served = self.farm.next_event();
+            let served = self.pool.next_event();
             let planned = self.agenda.peek();
-            let present = self.guests.len() + self.requests.len() + self.pages.len();
+            let present = self.clients.len() + self.requests.len() + self.pages.len();
             if come.is_none() && present == 0 && served.is_none() && self.is_calm() {
                 break;
             }
@@ -243,15 +243,15 @@ impl<'s> World<'s> {
                 self.perform(item)?;
             } else if let Some(person) = self.crowd.next() {
                 self.tally.arrived(person.at);
-                let guest = self.guests.insert(Guest::new(Visitor::new(person, &self.cast)));
-                self.visit(guest);
+                let client = self.clients.insert(Client::new(Visitor::new(person, &self.mix)));
+                self.visit(client);
             }
             let requests = self.requests.len() - self.streaming;
             self.oracle.check(self.now_us, &self.processes, requests, &self.trace);
         }
         let at_deadline = self.now_us >= deadline;
         self.session_slots_come_back();
-        self.oracle.run_is_over(self.now_us, &self.farm.stats(), &self.processes, at_deadline, &self.trace);
+        self.oracle.run_is_over(self.now_us, &self.pool.stats(), &self.processes, at_deadline, &self.trace);
         Ok(())
     }
 
@@ -267,12 +267,12 @@ impl<'s> World<'s> {
     fn take_from_agenda(&mut self) -> Item {
         let soon = &mut self.soon;
         let popped = self.agenda.pop_with(|item| {
-            if let Item::Visit(guest) = item {
-                soon.push(guest);
+            if let Item::Visit(client) = item {
+                soon.push(client);
             }
         });
         if self.soon.len() <= MOST_AT_ONCE {
-            self.guests.look_at(&self.soon, Guest::ends);
+            self.clients.look_at(&self.soon, Client::ends);
         }
         self.soon.clear();
         let Some((_, item)) = popped else { unreachable!("it was peeked at") };
@@ -281,7 +281,7 @@ impl<'s> World<'s> {
 
     fn perform(&mut self, item: Item) -> Result<(), SimError> {
         match item {
-            Item::Visit(guest) => self.visit(guest),
+            Item::Visit(client) => self.visit(client),
             Item::Parts(page) => self.parts_arrive(page),
             Item::Patience { slot, generation } => self.gives_up(slot, generation),
             Item::Stream { slot, generation } => self.goes_on_streaming(slot, generation),
@@ -292,12 +292,12 @@ impl<'s> World<'s> {
             Item::Mend(i) => self.mend(i)?,
             Item::Change(i) => {
                 self.trace.step(self.now_us, What::Change, 0, u64::from(i));
-                self.farm.change(&self.scenario.origin.changes[usize::from(i)], self.now_us);
+                self.pool.change(&self.scenario.origin.changes[usize::from(i)], self.now_us);
                 self.oracle.disturbed(self.now_us);
             }
             Item::Second => {
                 self.agenda.push(self.now_us + 1_000_000, Item::Second);
-                self.oracle.second(self.now_us, &self.processes, &self.farm.stats());
+                self.oracle.second(self.now_us, &self.processes, &self.pool.stats());
             }
         }
         Ok(())
@@ -305,7 +305,7 @@ impl<'s> World<'s> {
 
     fn origin_advances(&mut self) {
         let mut done = std::mem::take(&mut self.done);
-        self.farm.advance(self.now_us, &mut done);
+        self.pool.advance(self.now_us, &mut done);
         for (replica, done) in done.drain(..) {
             self.served(replica, done);
         }
@@ -315,7 +315,7 @@ impl<'s> World<'s> {
     /// An answer reaches its visitor. `at_us` may lie a little ahead of the agenda: nothing else depends on
     /// what a visitor does next.
     pub(crate) fn answer(&mut self, number: u32, outcome: Result<Answer, Failure>, at_us: u64) {
-        let Some(guest) = self.guests.get_mut(number) else { return };
+        let Some(client) = self.clients.get_mut(number) else { return };
         let (what, more) = match &outcome {
             Ok(Answer::Served) => (What::Gets, 0),
             Ok(Answer::Refused(status)) => (What::Fails, u64::from(*status)),
@@ -325,23 +325,23 @@ impl<'s> World<'s> {
         self.trace.step(at_us, what, number, more);
         let now = Duration::from_micros(at_us);
         if outcome == Err(Failure::Patience) {
-            self.tally.gave_up(guest.visitor.at(), now);
+            self.tally.gave_up(client.visitor.at(), now);
         } else {
             self.tally.ended(now);
         }
-        if self.has_parts && outcome == Ok(Answer::Served) && guest.visitor.ask() == RequestKind::Page {
+        if self.has_parts && outcome == Ok(Answer::Served) && client.visitor.ask() == RequestKind::Page {
             self.page_came(number, at_us);
         }
-        let Some(guest) = self.guests.get_mut(number) else { return };
-        let was_in_room = guest.visitor.in_room();
-        let reaction = guest.visitor.receive(&self.cast, outcome, now);
-        let in_room = guest.visitor.in_room();
+        let Some(client) = self.clients.get_mut(number) else { return };
+        let was_in_room = client.visitor.in_room();
+        let reaction = client.visitor.receive(&self.mix, outcome, now);
+        let in_room = client.visitor.in_room();
         self.tally.noted(&reaction.noted, was_in_room, in_room, now);
         if matches!(reaction.noted, Noted::Served { .. }) {
-            self.tally.served_of(guest.visitor.kind());
+            self.tally.served_of(client.visitor.kind());
         }
         reaction.session.into_iter().for_each(|end| self.tally.session(end, now));
-        self.oracle.noted(number, guest.visitor.kind(), &reaction.noted);
+        self.oracle.noted(number, client.visitor.kind(), &reaction.noted);
         self.goes_on(number, reaction.next, now);
     }
 
@@ -349,7 +349,7 @@ impl<'s> World<'s> {
         match next {
             Next::Send(at) => self.agenda.push(micros_up(at).saturating_add(LATENCY_US), Item::Visit(number)),
             Next::Leave(end) => {
-                let Some(guest) = self.guests.remove(number) else { return };
+                let Some(client) = self.clients.remove(number) else { return };
                 let code = match end {
                     End::Done => 0,
                     End::NoShow => 1,
@@ -357,7 +357,7 @@ impl<'s> World<'s> {
                     End::Failed(_) => 3,
                 };
                 self.trace.step(micros_up(now), What::Leaves, number, code);
-                self.tally.left(end, guest.visitor.in_room(), now);
+                self.tally.left(end, client.visitor.in_room(), now);
                 self.oracle.left(number);
                 if let Some(pass) = self.passes.get_mut(number as usize) {
                     *pass = None;
@@ -369,28 +369,28 @@ impl<'s> World<'s> {
     /// The deadline has come: visitors who are still there have failed.
     fn everybody_leaves(&mut self) {
         let now = Duration::from_micros(self.now_us);
-        for number in self.guests.numbers() {
-            let Some(guest) = self.guests.remove(number) else { continue };
+        for number in self.clients.numbers() {
+            let Some(client) = self.clients.remove(number) else { continue };
             self.trace.step(self.now_us, What::Leaves, number, 4);
-            self.tally.left(End::Failed(Failure::Patience), guest.visitor.in_room(), now);
+            self.tally.left(End::Failed(Failure::Patience), client.visitor.in_room(), now);
         }
     }
 }
 
-fn tiers(cast: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimError> {
+fn tiers(mix: &VisitorMix, config: Option<&Config>) -> Result<Vec<TierId>, SimError> {
     let tier = |kind: &Kind| match config {
         Some(config) if !kind.tier.is_empty() => {
             config.tiers.by_name(&kind.tier).ok_or_else(|| SimError::Tier(kind.tier.clone()))
         }
         _ => Ok(TierId::default()),
     };
-    cast.kinds.iter().map(tier).collect()
+    mix.kinds.iter().map(tier).collect()
 }
 
 /// What each step of each kind asks for. `{n}` in a path stands for one number here: classes and demands do
 /// not depend on it.
 fn routes(
-    cast: &VisitorMix,
+    mix: &VisitorMix,
     tiers: &[TierId],
     config: Option<&Config>,
     scenario: &Scenario,
@@ -418,5 +418,5 @@ fn routes(
         }
     };
     let of_kind = |(kind, tier): (&Kind, &TierId)| kind.steps.iter().map(|s| route(kind, *tier, s)).collect();
-    Ok(cast.kinds.iter().zip(tiers).map(of_kind).collect())
+    Ok(mix.kinds.iter().zip(tiers).map(of_kind).collect())
 }

@@ -78,17 +78,17 @@ impl Bench {
 
     /// Names of the rules in force, highest precedence first.
     fn in_force(&self) -> Vec<String> {
-        let orders = self.enforcement.standing();
-        let name = |order: &tidegate_core::policies::ActivePolicy| {
-            orders.told(order).expect("told").rule.to_string()
+        let policies = self.enforcement.standing();
+        let name = |policy: &tidegate_core::policies::ActivePolicy| {
+            policies.record_of(policy).expect("a record").rule.to_string()
         };
-        orders.orders.iter().map(name).collect()
+        policies.set.iter().map(name).collect()
     }
 
-    fn told(&self, rule: usize) -> Arc<PolicyRecord> {
-        let orders = self.enforcement.standing();
-        let order = orders.orders.iter().find(|order| usize::from(order.rule.0) == rule).expect("in force");
-        orders.told(order).expect("told").clone()
+    fn record(&self, rule: usize) -> Arc<PolicyRecord> {
+        let policies = self.enforcement.standing();
+        let policy = policies.set.iter().find(|policy| usize::from(policy.rule.0) == rule).expect("in force");
+        policies.record_of(policy).expect("a record").clone()
     }
 }
 
@@ -127,11 +127,11 @@ fn a_level_puts_a_rule_in_force_and_takes_it_back() {
     bench.connections = 120;
     bench.run(2);
     assert_eq!(bench.in_force(), ["close"]);
-    let told = bench.told(0);
+    let told = bench.record(0);
     assert_eq!((&*told.rule, &*told.level, &*told.figures), ("close", "red", "crowd=120"));
     let refuses = |path: &str| {
-        let orders = bench.enforcement.standing();
-        matches!(orders.orders.decide(&asked(path), 0, bench.now, &mut |_| ()), PolicyDecision::Refuse { .. })
+        let policies = bench.enforcement.standing();
+        matches!(policies.set.decide(&asked(path), 0, bench.now, &mut |_| ()), PolicyDecision::Refuse { .. })
     };
     assert!(refuses("/") && !refuses("/checkout/pay"));
     bench.connections = 10;
@@ -146,7 +146,7 @@ fn the_record_of_a_rule_in_force_is_up_to_date() {
     bench.run(2);
     bench.connections = 130;
     bench.run(3);
-    assert_eq!(&*bench.told(0).figures, "crowd=130");
+    assert_eq!(&*bench.record(0).figures, "crowd=130");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_reload_ends_nothing_that_stays() {
                   [[rule]]\nname = \"first\"\nwhen = \"true\"\nthen = \"limit\"\nrate = 5\npriority = 200\n";
     bench.reload(&format!("{before}{CROWDED}"));
     assert_eq!(bench.in_force(), ["first", "close"]);
-    assert_eq!(bench.told(1).rule.as_ref(), "close");
+    assert_eq!(bench.record(1).rule.as_ref(), "close");
     let (_, standing) = bench.congestion.rules().nth(1).unwrap();
     assert_eq!((standing.in_force, standing.times), (true, 1));
     bench.reload("");
@@ -244,10 +244,10 @@ fn a_class_is_the_same_to_rules_and_detectors_after_a_reload() {
                 [[detector]]\nname = \"d\"\nkind = \"request-rate\"\nclass = \"search\"\nred = 5\n";
     let mut bench = Bench::new(&format!("{}{rest}", class("search")));
     let refuses_only = |bench: &Bench, name: &str| {
-        let (orders, id) = (bench.enforcement.standing(), bench.live.named(name).unwrap());
+        let (policies, id) = (bench.enforcement.standing(), bench.live.named(name).unwrap());
         let refuses = |class| {
             let asked = PolicyRequest { class, ..asked("/") };
-            matches!(orders.orders.decide(&asked, 0, bench.now, &mut |_| ()), PolicyDecision::Refuse { .. })
+            matches!(policies.set.decide(&asked, 0, bench.now, &mut |_| ()), PolicyDecision::Refuse { .. })
         };
         (0..4).map(ClassId).all(|class| refuses(class) == (class == id))
     };
@@ -292,7 +292,7 @@ fn rules_are_tuned_while_they_hold() {
     bench.connections = 120;
     bench.run(2);
     bench.tune("rule.close.shadow", "true");
-    assert!(bench.enforcement.standing().orders.iter().all(|order| order.is_shadow));
+    assert!(bench.enforcement.standing().set.iter().all(|policy| policy.is_shadow));
     assert_eq!(bench.in_force(), ["close"]);
     let standing = |bench: &Bench| *bench.congestion.rules().next().unwrap().1;
     assert_eq!(standing(&bench).times, 1, "it did not end in between");
@@ -317,8 +317,8 @@ fn a_rate_goes_on_where_it_stood() {
     let mut bench = Bench::new(text);
     bench.tick();
     let passes = |bench: &Bench| {
-        let orders = bench.enforcement.standing();
-        matches!(orders.orders.decide(&asked("/"), 0, bench.now, &mut |_| ()), PolicyDecision::Pass)
+        let policies = bench.enforcement.standing();
+        matches!(policies.set.decide(&asked("/"), 0, bench.now, &mut |_| ()), PolicyDecision::Pass)
     };
     assert!(passes(&bench) && !passes(&bench));
     bench.tune("queue.max_wait", "\"9s\"");
@@ -327,7 +327,7 @@ fn a_rate_goes_on_where_it_stood() {
     assert!(!passes(&bench), "a change of another key fills no bucket");
     bench.tune("rule.slow.rate", "0.4");
     bench.reload(text);
-    assert!(matches!(bench.enforcement.standing().orders.iter().next().unwrap().policy, Policy::Limit(_)));
+    assert!(matches!(bench.enforcement.standing().set.iter().next().unwrap().policy, Policy::Limit(_)));
     assert!(!passes(&bench));
 }
 
@@ -354,7 +354,7 @@ fn a_reload_resolves_names_in_rules_again() {
     let seen = |bench: &Bench| {
         let (standing, s) = (bench.enforcement.standing(), &bench.live.settings);
         let decide = |path, tier| {
-            standing.orders.decide(&PolicyRequest { tier, ..asked(path) }, 0, bench.now, &mut |_| ())
+            standing.set.decide(&PolicyRequest { tier, ..asked(path) }, 0, bench.now, &mut |_| ())
         };
         let PolicyDecision::Reroute { route, .. } = decide("/l", TierId(0)) else { panic!("not rerouted") };
         let PolicyDecision::Ask { application, .. } = decide("/a", TierId(0)) else { panic!("not asked") };

@@ -188,8 +188,8 @@ pub struct UpdateMessage {
 pub(crate) fn write_update(update: &ControlUpdate) -> UpdateMessage {
     UpdateMessage {
         capacity: update.capacity.get(),
-        hand_us: update.hand.at.as_micros(),
-        follows_clock: update.hand.follows_clock,
+        hand_us: update.clock.at.as_micros(),
+        follows_clock: update.clock.follows_clock,
         max_in_flight: update.max_in_flight,
         keeps_queue: update.keeps_queue,
         ceiling: update.ceiling.get(),
@@ -202,7 +202,7 @@ pub(crate) fn read_update(update: &Value) -> Option<ControlUpdate> {
     let limit = optional(update, "max_in_flight", Value::as_u64)?;
     Some(ControlUpdate {
         capacity: rate(update.get("capacity")?.as_f64()?)?,
-        hand: VirtualTime {
+        clock: VirtualTime {
             at: Timestamp::from_micros(update.get("hand_us")?.as_u64()?),
             follows_clock: update.get("follows_clock")?.as_bool()?,
         },

@@ -45,7 +45,7 @@ impl RequestContext {
             admission: &worker.shared.admission,
             ingress: &self.config.ingress,
             sessions: self.session.is_some().then_some(&worker.shared.sessions.table),
-            policies: asked.policies.map(|policies| &policies.orders),
+            policies: asked.policies.map(|policies| &policies.set),
             waiting_since: (waiting_since_us != 0).then(|| Timestamp::from_micros(waiting_since_us)),
         };
         let request = self.policy_request(asked.parts, asked.is_plain);
@@ -167,7 +167,7 @@ impl<'a> Head<'a> {
     }
 
     fn record(&self, policy: &ActivePolicy) -> Option<&'a Arc<PolicyRecord>> {
-        self.asked.policies?.told(policy)
+        self.asked.policies?.record_of(policy)
     }
 }
 

@@ -57,7 +57,7 @@ impl RequestContext {
                 return Ok(outcome);
             };
             let at = *at;
-            let Some(policy) = policies.orders.get(at) else { return Ok(outcome) };
+            let Some(policy) = policies.set.get(at) else { return Ok(outcome) };
             progress = match outcome {
                 Outcome::Perform { step, .. } => self.perform(policies, policy, at, step, parts).await?,
                 Outcome::RefusedByPolicy { retry_after, .. } => {
@@ -116,7 +116,7 @@ impl RequestContext {
         let done = Done::from(policy.action);
         policies.count(policy, done);
         let wait = retry_after.unwrap_or(RETRY_AFTER);
-        let record = policies.told(policy).cloned();
+        let record = policies.record_of(policy).cloned();
         if let Some(record) = &record {
             let cause = Cause::Rule(record.clone(), done);
             self.keep_refusal(parts.uri.path(), cause, respond::retry_after(wait).as_secs());

@@ -19,7 +19,7 @@ const END: &str = "end";
 impl RequestContext {
     /// Finds the session that a request belongs to; the request keeps it alive from now on.
     pub(crate) fn recognise_session(&mut self, headers: &HeaderMap) {
-        if !self.config.seats_visitors() {
+        if !self.config.counts_sessions() {
             return;
         }
         let by = self.config.settings.session.key;

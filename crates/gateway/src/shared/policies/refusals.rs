@@ -74,8 +74,8 @@ impl Refusal {
 
     pub fn explain(&self, live: &Config) -> Explanation {
         let (by, rule, action, level, figures) = match &self.cause {
-            Cause::Rule(told, done) => {
-                ("rule", Some(&*told.rule), Some(done.name()), Some(&*told.level), Some(&*told.figures))
+            Cause::Rule(record, done) => {
+                ("rule", Some(&*record.rule), Some(done.name()), Some(&*record.level), Some(&*record.figures))
             }
             Cause::Gate(event) => (event.name(), None, None, None, None),
             Cause::Quota => ("quota", None, None, None, None),

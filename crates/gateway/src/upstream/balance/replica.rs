@@ -21,12 +21,12 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 
 /// `origin.max_in_flight_per_replica`, and a notification of free slots. One for all replicas.
 #[derive(Default)]
-pub(crate) struct Seats {
+pub(crate) struct ReplicaLimit {
     most: AtomicUsize,
     freed: Notify,
 }
 
-impl Seats {
+impl ReplicaLimit {
     /// 0: no limit.
     pub(crate) fn most(&self) -> usize {
         self.most.load(Relaxed)
@@ -45,7 +45,7 @@ impl Seats {
 #[derive(Default)]
 pub struct Replica {
     id: u64,
-    seats: Arc<Seats>,
+    limit: Arc<ReplicaLimit>,
     authority: String,
     /// Set for an IP literal: never looked up.
     literal: Option<SocketAddr>,
@@ -71,10 +71,10 @@ pub(crate) struct Resolved {
 }
 
 impl Replica {
-    pub(crate) fn new(id: u64, authority: String, seats: Arc<Seats>) -> Self {
+    pub(crate) fn new(id: u64, authority: String, limit: Arc<ReplicaLimit>) -> Self {
         Self {
             id,
-            seats,
+            limit,
             literal: authority.parse().ok(),
             authority,
             healthy: AtomicBool::new(true),
@@ -97,8 +97,8 @@ impl Replica {
         self.in_flight.load(Relaxed)
     }
 
-    pub fn has_seat(&self) -> bool {
-        let most = self.seats.most();
+    pub fn has_slot(&self) -> bool {
+        let most = self.limit.most();
         most == 0 || self.in_flight() < most
     }
 
@@ -251,8 +251,8 @@ impl InFlight {
     }
 
     /// As [`InFlight::new`]; `None` if the replica is at its limit.
-    pub fn seated(replica: &Arc<Replica>) -> Option<Self> {
-        let most = match replica.seats.most() {
+    pub fn take_slot(replica: &Arc<Replica>) -> Option<Self> {
+        let most = match replica.limit.most() {
             0 => usize::MAX,
             most => most,
         };
@@ -270,8 +270,8 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
-        if self.0.seats.most() > 0 {
-            self.0.seats.freed.notify_one();
+        if self.0.limit.most() > 0 {
+            self.0.limit.freed.notify_one();
         }
     }
 }

@@ -130,10 +130,10 @@ fn every_replica_is_tried_when_all_refuse() {
     }
     assert!((0..100).all(|n| all.pick_at(n << 57, None, || SEC + 1).is_some()), "a guess refuses nobody");
     assert!((0..100).all(|n| all.pick_at(n << 57, None, || 2 * SEC).is_some()));
-    assert_eq!((all.any_usable_at(|| 2 * SEC), all.seats_at(|| 2 * SEC)), (true, Some(10)));
+    assert_eq!((all.any_usable_at(|| 2 * SEC), all.in_flight_limit_at(|| 2 * SEC)), (true, Some(10)));
     // One is back: the other need not be tried.
     all.succeeded(&list[0]);
-    assert_eq!(all.seats_at(|| 2 * SEC), Some(5));
+    assert_eq!(all.in_flight_limit_at(|| 2 * SEC), Some(5));
     assert!((0..100).all(|n| all.pick_at(n << 57, None, || 2 * SEC).unwrap().id() == list[0].id()));
 }
 
@@ -188,11 +188,11 @@ proptest! {
 async fn a_replica_at_its_limit_is_not_chosen_but_waited_for() {
     let origin = tidegate_settings::Origin { max_in_flight_per_replica: 2, ..origin(&["a:1", "b:1"], 5) };
     let replicas = Replicas::new(&origin);
-    assert_eq!(replicas.seats(), Some(4));
+    assert_eq!(replicas.in_flight_limit(), Some(4));
     let second = Duration::from_secs(1);
     let mut at = Vec::new();
     for random in 0..4u64 {
-        at.push(replicas.enter(|| random << 60, None, second).await.expect("a seat"));
+        at.push(replicas.enter(|| random << 60, None, second).await.expect("a slot"));
     }
     assert!(replicas.list().iter().all(|r| r.in_flight() == 2));
     assert!(replicas.pick(7, None).is_none() && replicas.pick(7, Some(1)).is_none());
@@ -202,14 +202,14 @@ async fn a_replica_at_its_limit_is_not_chosen_but_waited_for() {
     assert_eq!(waits.await.expect("its place").replica().id(), freed);
     // Another configuration: no limit.
     replicas.reconfigure(&self::origin(&["a:1", "b:1"], 5));
-    assert!(replicas.seats().is_none() && replicas.pick(7, None).is_some());
+    assert!(replicas.in_flight_limit().is_none() && replicas.pick(7, None).is_some());
 }
 
 #[tokio::test]
 async fn a_freed_slot_goes_to_the_request_that_waits_for_it() {
     let origin = tidegate_settings::Origin { max_in_flight_per_replica: 1, ..origin(&["a:1"], 5) };
     let replicas = Replicas::new(&origin);
-    let first = replicas.enter(|| 0, None, Duration::ZERO).await.expect("a seat");
+    let first = replicas.enter(|| 0, None, Duration::ZERO).await.expect("a slot");
     let other = replicas.clone();
     let waits = tokio::spawn(async move { other.enter(|| 0, None, Duration::from_secs(60)).await.is_some() });
     tokio::task::yield_now().await;

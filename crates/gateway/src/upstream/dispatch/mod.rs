@@ -348,7 +348,7 @@ impl Inner {
     /// The replica for the next attempt, with the request counted there.
     async fn place(&self, tried: &mut Tried) -> Option<InFlight> {
         let again = tried.again.as_ref().filter(|same| !same.is_retired());
-        if let Some(flight) = again.and_then(InFlight::seated) {
+        if let Some(flight) = again.and_then(InFlight::take_slot) {
             return Some(flight);
         }
         let patience = self.seat_patience.get();

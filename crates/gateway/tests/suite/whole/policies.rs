@@ -33,10 +33,10 @@ pub fn order(policy: Policy, action: Action) -> ActivePolicy {
 }
 
 /// Puts these in force, as rules would; all belong to the rule "cpu".
-pub fn publish(gate: &Gate, orders: Vec<ActivePolicy>) {
+pub fn publish(gate: &Gate, policies: Vec<ActivePolicy>) {
     let shared = gate.server().shared();
-    let told = vec![Some(shared.policies.told("cpu", "red", "cpu=0.97, rate=412/s"))];
-    shared.policies.publish(PolicySet::new(orders), told, &shared.drain);
+    let records = vec![Some(shared.policies.record("cpu", "red", "cpu=0.97, rate=412/s"))];
+    shared.policies.publish(PolicySet::new(policies), records, &shared.drain);
 }
 
 fn done(gate: &Gate, done: Done) -> u64 {

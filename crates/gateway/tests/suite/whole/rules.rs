@@ -252,11 +252,7 @@ fn another_application_reports_over_the_api() {
     ] {
         assert!(metrics.lines().any(|l| l == line), "{line}: {metrics}");
     }
-    assert_eq!(
-        gate.server().shared().policies.standing().orders.iter().count(),
-        1,
-        "not published to workers"
-    );
+    assert_eq!(gate.server().shared().policies.standing().set.iter().count(), 1, "not published to workers");
     // A signal expires after its time to live.
     assert_eq!(signal(&gate, "PUT", "alarm", "{\"value\": true, \"ttl\": \"300ms\"}").1["good_for_s"], 0.3);
     becomes(&gate, "alarm", "unknown", false);

@@ -160,13 +160,13 @@ fn the_time_a_report_covers_is_bounded_and_may_be_missing() {
 
 #[test]
 fn control_updates_survive_the_wire_and_those_of_an_old_tokengen_are_understood() {
-    let hand = VirtualTime { at: Timestamp::from_secs(5), follows_clock: true };
+    let clock = VirtualTime { at: Timestamp::from_secs(5), follows_clock: true };
     let capacity = Rate::per_second(12.5).unwrap_or_default();
     for (max_in_flight, is_so) in [(None, false), (Some(1), true), (Some(u32::MAX), false)] {
         let (keeps_queue, is_waited, is_measured) = (true, is_so, !is_so);
         let update = ControlUpdate {
             capacity,
-            hand,
+            clock,
             max_in_flight,
             keeps_queue,
             ceiling: capacity,
@@ -178,7 +178,7 @@ fn control_updates_survive_the_wire_and_those_of_an_old_tokengen_are_understood(
     let older = json!({ "capacity": 12.5, "hand_us": 5_000_000, "follows_clock": true });
     let known = ControlUpdate {
         capacity,
-        hand,
+        clock,
         max_in_flight: None,
         keeps_queue: false,
         ceiling: Rate::MAX,

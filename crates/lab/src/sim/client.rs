@@ -50,7 +50,7 @@ impl Packed {
 
 pub(crate) const NONE: u32 = u32::MAX;
 
-pub(crate) struct Guest {
+pub(crate) struct Client {
     pub(crate) visitor: Visitor,
     ticket: Packed,
     pub(crate) request: u32,
@@ -66,7 +66,7 @@ const AT_CHECK: u8 = 4;
 /// The request under way was sent on from the other process: it is the same request.
 const HOPS: u8 = 8;
 
-impl Guest {
+impl Client {
     pub(crate) fn new(visitor: Visitor) -> Self {
         Self { visitor, ticket: Packed::default(), request: NONE, flags: 0 }
     }
@@ -121,4 +121,4 @@ impl Guest {
     }
 }
 
-const _: () = assert!(size_of::<Option<Guest>>() <= 96, "a million of them wait at once");
+const _: () = assert!(size_of::<Option<Client>>() <= 96, "a million of them wait at once");
