@@ -127,22 +127,6 @@ pub(crate) trait Section: Default {
     }
 }
 
-/// Declares enums whose values have names in the configuration, in the order in which messages list them.
-macro_rules! named {
-    ($(
-        $(#[doc = $doc:literal])+
-        $vis:vis enum $Name:ident { $( $(#[$attr:meta])* $Variant:ident = $name:literal, )+ }
-    )+) => { $(
-        $(#[doc = $doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-        $vis enum $Name { $( $(#[$attr])* $Variant, )+ }
-
-        impl $crate::kinds::Named for $Name {
-            const NAMES: &'static [(&'static str, Self)] = &[$( ($name, Self::$Variant) ),+];
-        }
-    )+ };
-}
-
 /// Declares sections: `field as "key": type = default => kind;`. `with { … }` lists the sections inside.
 ///
 /// `[tunable]` after the struct's name: its keys may be changed by name while the gate runs, except those

@@ -17,6 +17,8 @@ use std::sync::LazyLock;
 
 #[macro_use]
 mod declare;
+#[macro_use]
+mod kinds;
 mod capacity;
 mod check;
 mod class;
@@ -26,7 +28,6 @@ mod enforcing;
 mod estimators;
 pub mod exposition;
 pub mod figures;
-mod kinds;
 mod mistake;
 mod overrides;
 mod print;

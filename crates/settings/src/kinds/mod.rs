@@ -80,6 +80,22 @@ pub trait Named: Sized + Copy + PartialEq + 'static {
     const NAMES: &'static [(&'static str, Self)];
 }
 
+/// Declares enums whose values have names in the configuration, in the order in which messages list them.
+macro_rules! named {
+    ($(
+        $(#[doc = $doc:literal])+
+        $vis:vis enum $Name:ident { $( $(#[$attr:meta])* $Variant:ident = $name:literal, )+ }
+    )+) => { $(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+        $vis enum $Name { $( $(#[$attr])* $Variant, )+ }
+
+        impl $crate::kinds::Named for $Name {
+            const NAMES: &'static [(&'static str, Self)] = &[$( ($name, Self::$Variant) ),+];
+        }
+    )+ };
+}
+
 /// One of an enum's names.
 pub struct Choice;
 
