@@ -8,7 +8,7 @@ use crate::measure::Event;
 use crate::policies::{AuthoriserId, RouteId, TierId};
 use crate::room::Wait;
 use crate::session::{NoSessionSlot, SessionKey, SessionRequest, Sessions};
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, TicketError};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// What a request shows of a ticket.
@@ -18,10 +18,28 @@ pub enum Presented {
     /// An authentic ticket.
     Ticket(Ticket),
     /// Something that is no ticket, or none of this visitor's.
+    /// A ticket sealed with a key that is not in the ring. `claimed_arrival`: when its visitor first came, if
+    /// it is what it says.
+    UnknownKey {
+        claimed_arrival: Option<Timestamp>,
+    },
     Forged,
 }
 
 /// A request that meets the room.
+impl Presented {
+    /// Of the ticket `text` that was opened.
+    pub fn new(opened: Result<Ticket, TicketError>, text: &[u8]) -> Self {
+        match opened {
+            Ok(ticket) => Self::Ticket(ticket),
+            Err(TicketError::UnknownKey) => {
+                Self::UnknownKey { claimed_arrival: Ticket::claimed_arrival(text) }
+            }
+            Err(_) => Self::Forged,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdmissionRequest {
     pub class: ClassId,

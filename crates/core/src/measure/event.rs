@@ -51,6 +51,7 @@ events! {
     Full "full" "Visitors told that the room is full (beyond room.max_wait)."
     TicketForged "ticket_forged" "Tickets and passes refused as malformed, altered or another visitor's."
     TicketExpired "ticket_expired" "Tickets and passes that had run out."
+    TicketUnknownKey "ticket_unknown_key" "Tickets of keys that are not in the ring (lost or rotated away), whose visitors got a new position."
     TicketEarly "ticket_early" "Tickets shown before their turn."
     TicketLate "ticket_late" "Tickets shown after their turn, within room.grace."
     TicketReplayed "ticket_replayed" "Tickets shown again after they were redeemed."

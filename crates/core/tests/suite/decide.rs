@@ -210,6 +210,45 @@ fn the_room_decides_whether_a_visitor_enters_or_waits() {
 }
 
 #[test]
+fn a_ticket_of_an_unknown_key_gets_a_new_position_and_keeps_only_the_time_waited() {
+    let (open, ingress) = (room(10.0), Ingress::default());
+    let unknown = |arrived| {
+        let ticket = Presented::UnknownKey { claimed_arrival: arrived };
+        Visitor { ticket, ..visitor() }
+    };
+    let here = process(&open, &ingress);
+    while matches!(decide(&here, &facts(), &visitor()), Decision::Enter { .. }) {}
+    let last = waits(decide(&here, &facts(), &visitor()));
+    let longest = SETTINGS.max_wait * 2;
+    let table = [
+        (Some(ago(Duration::from_secs(90))), ago(Duration::from_secs(90))),
+        (Some(ago(longest)), ago(longest)),
+        (Some(ago(longest + Duration::from_millis(1))), NOW),
+        (Some(NOW + Duration::from_millis(1)), NOW),
+        (None, NOW),
+    ];
+    let mut before = last.due();
+    for (claimed, arrived) in table {
+        let who = unknown(claimed);
+        let decision = decide(&here, &facts(), &who);
+        assert!(matches!(decision, Decision::Wait { position: Position::New, .. }), "{decision:?}");
+        let ticket = waits(decision);
+        assert_eq!(ticket.arrived, arrived, "{claimed:?}");
+        assert!(ticket.due() >= before, "a claim moves nobody forward");
+        assert!(who.events.borrow().contains(&Event::TicketUnknownKey));
+        before = ticket.due();
+    }
+    // A class that never waits does not care.
+    let bucket = bucket(Refusal::Shed);
+    let never = Facts { class_waits: false, ..facts() };
+    assert_eq!(decide(&process(&open, &bucket), &never, &unknown(None)), enters(EnteredBy::Ingress));
+    // Tokengen might send it back for ever.
+    let (check, ingress) = (checker(), Ingress::default());
+    let tokencheck = process_of(Role::TokenCheck, &check, &ingress);
+    assert_eq!(decide(&tokencheck, &facts(), &unknown(None)), Decision::Forbidden);
+}
+
+#[test]
 fn without_a_usable_origin_everybody_is_held_and_keeps_the_ticket() {
     let (open, ingress) = (room(10.0), Ingress::default());
     let down = || Visitor { is_origin_usable: false, ..visitor() };

@@ -173,11 +173,7 @@ impl<'a> Head<'a> {
 
 impl Requester for Head<'_> {
     fn ticket(&self) -> Presented {
-        match self.visitor().ticket(&self.context.config) {
-            None => Presented::Nothing,
-            Some(Ok(ticket)) => Presented::Ticket(ticket),
-            Some(Err(_)) => Presented::Forged,
-        }
+        self.visitor().ticket(&self.context.config).shown
     }
 
     fn pass(&self) -> Option<Pass> {
@@ -190,11 +186,11 @@ impl Requester for Head<'_> {
     fn shows_ticket_twice(&self) -> bool {
         let Asked { parts, url_ticket, .. } = self.asked;
         url_ticket.is_some()
-            && self.visitor().cookies.ticket.is_some_and(|t| !t.is_empty())
             && matches!(self.context.config.settings.role, Role::Gate)
             && parts.method.is_safe()
             && wants_html(&parts.headers)
             && target::is_local(&parts.uri)
+            && self.visitor().ticket(&self.context.config).is_twice
     }
 
     /// A client with a cookie of the gate has understood an answer of the room before.
