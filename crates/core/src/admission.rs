@@ -82,7 +82,7 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-        let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
+        let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client: None };
         self.ask_for(&entrance, asking, None, nonce, count, now)
     }
 

@@ -24,6 +24,7 @@
 //! Rejected: a struct that keeps the state of a request between two calls. The caller has that state already,
 //! and what is decided depends on the facts alone, so a simulator can construct them freely.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::types::{
@@ -122,6 +123,10 @@ pub trait Requester {
     }
     /// Whether the client can wait and come back.
     fn can_return(&self) -> bool;
+    /// The client's address; `None`: its positions in the room are not bounded.
+    fn client(&self) -> Option<IpAddr> {
+        None
+    }
     /// Whether some replica of the origin can be sent to.
     fn is_origin_usable(&self) -> bool;
     /// The key of the session that the request would begin.
@@ -379,6 +384,7 @@ impl Case<'_> {
             max_wait: process.settings.max_wait,
             waits: may_wait == MayWait::InRoom,
             returns: requester.can_return(),
+            client: requester.client(),
         };
         let count = |event| requester.count(event);
         let mut nonce = || requester.random();

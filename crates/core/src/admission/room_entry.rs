@@ -158,7 +158,7 @@ impl RoomEntry<'_> {
         held: Option<Timestamp>,
         nonce: &mut dyn FnMut() -> u64,
     ) -> Decision {
-        let Self { asking, now, .. } = *self;
+        let Self { asking, entrance, now, .. } = *self;
         // A visitor with a promised position waits for a slot, also where newcomers are refused.
         let refuses = self
             .session
@@ -183,8 +183,17 @@ impl RoomEntry<'_> {
         let mut may_enter = || has_slot || self.finds_slot(room);
         let finds = has_slot || self.may_find_slot(room);
         let may_enter: Option<&mut dyn FnMut() -> bool> = if finds { Some(&mut may_enter) } else { None };
-        let newcomer = Newcomer { class: asking.class, nonce, arrived, held };
-        let arrival = room.arrive_if(&newcomer, may_enter, now);
+        let client = entrance.client;
+        let arrival = match room.over_share(client, nonce, now) {
+            Some(retry_after) => {
+                (self.count)(Event::OverShare);
+                Arrival::Full { retry_after }
+            }
+            None => {
+                let newcomer = Newcomer { class: asking.class, nonce, arrived, held, client };
+                room.arrive_if(&newcomer, may_enter, now)
+            }
+        };
         if let Some(session) = refuses.filter(|_| arrival != Arrival::Enter || position == Position::Replaced)
         {
             session.give_back(now);

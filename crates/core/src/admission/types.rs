@@ -1,6 +1,7 @@
 //! What is asked of admission, and what it decides.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::ingress::Ingress;
@@ -17,16 +18,15 @@ pub enum Presented {
     Nothing,
     /// An authentic ticket.
     Ticket(Ticket),
-    /// Something that is no ticket, or none of this visitor's.
     /// A ticket sealed with a key that is not in the ring. `claimed_arrival`: when its visitor first came, if
     /// it is what it says.
     UnknownKey {
         claimed_arrival: Option<Timestamp>,
     },
+    /// Something that is no ticket, or none of this visitor's.
     Forged,
 }
 
-/// A request that meets the room.
 impl Presented {
     /// Of the ticket `text` that was opened.
     pub fn new(opened: Result<Ticket, TicketError>, text: &[u8]) -> Self {
@@ -40,6 +40,7 @@ impl Presented {
     }
 }
 
+/// A request that meets the room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdmissionRequest {
     pub class: ClassId,
@@ -180,6 +181,8 @@ pub struct Entrance<'a> {
     /// The client can come back. Only then does its bucket reserve work for it: what is reserved for those
     /// who do not come back is lost to all others, and no show-up ratio makes up for it.
     pub returns: bool,
+    /// The client's address; `None`: its positions are not bounded.
+    pub client: Option<IpAddr>,
 }
 
 /// Where the position of a visitor who waits comes from.

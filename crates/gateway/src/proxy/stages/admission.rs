@@ -3,6 +3,7 @@
 //! head here, where it is asked for.
 
 use std::cell::{Cell, OnceCell};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -197,6 +198,10 @@ impl Requester for Head<'_> {
     fn can_return(&self) -> bool {
         let visitor = self.visitor();
         visitor.can_return || visitor.cookies.binding.is_some() || visitor.cookies.pass.is_some()
+    }
+
+    fn client(&self) -> Option<IpAddr> {
+        Some(self.context.client)
     }
 
     fn is_origin_usable(&self) -> bool {

@@ -143,3 +143,15 @@ fn a_client_that_sends_a_cookie_and_keeps_none_keeps_its_position() {
     assert_eq!(gate.count(Event::EnteredByTicket), 3);
     assert_eq!(gate.count(Event::TicketReplayed), 1, "it has lost its position");
 }
+
+#[test]
+fn one_client_is_told_that_the_room_is_full_and_others_get_positions() {
+    let origin = Origin::start();
+    let short = format!("{TWO_A_SECOND}[room]\nmax_wait = \"30s\"\n[proxy]\ntrusted = [\"127.0.0.1/32\"]\n");
+    let gate = Gate::start(&origin, &short);
+    let full = until(|| from(&gate, "/", "192.0.2.7", "a=b"), |answer| answer.contains("problem:full"));
+    assert!(full.to_ascii_lowercase().contains("retry-after: "), "{full}");
+    assert_eq!(gate.count(Event::OverShare), 1);
+    let other = from(&gate, "/", "198.51.100.1", "a=b");
+    assert!(other.contains("problem:waiting"), "{other}");
+}
