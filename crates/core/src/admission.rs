@@ -188,6 +188,14 @@ impl Admission {
         }
     }
 
+    /// Counts a part of the page that was let in with `pass`; `false`: it has had them all.
+    fn take_part(&self, pass: &Pass, now: Timestamp) -> bool {
+        match self {
+            Self::Room(room) => room.take_part(pass.nonce, now),
+            Self::Checker { checker, .. } => checker.take_part(pass.nonce, now),
+        }
+    }
+
     /// Whether anyone waits here.
     pub fn busy(&self, now: Timestamp) -> bool {
         self.room().is_some_and(|room| room.busy(now))

@@ -40,6 +40,7 @@ mod control;
 mod lateness;
 mod mean_cost;
 mod origin_load;
+mod page_parts;
 mod polling;
 mod prefix_share;
 mod queue_pacer;
@@ -99,6 +100,8 @@ pub struct Room {
     pub(crate) session_slots: SessionSlots,
     polling: Polling,
     shares: PrefixShares,
+    /// Parts of pages let in without a pass, after the first visitor waits.
+    early_parts: PrefixShares,
     link: LinkState,
     adoption: Adoption,
     control: Mutex<RoomControl>,
@@ -111,6 +114,7 @@ impl Room {
         Self {
             settings: RequestSettings::new(&config),
             shares: PrefixShares::new(schedule.slots.seconds()),
+            early_parts: PrefixShares::by_second(),
             schedule,
             tickets: TicketAdmission::new(&config, capacity, now),
             attendance: Attendance::new(config.schedule_s(), now),
@@ -342,6 +346,11 @@ impl Room {
     /// Whether the origin is too far behind for a visitor that has a session slot and no turn.
     pub(crate) fn is_closed_to_all(&self, now: Timestamp) -> bool {
         self.tickets.load.is_closed(now)
+    }
+
+    /// Counts a part of the page that was let in with the pass of this nonce; `false`: it has had them all.
+    pub(crate) fn take_part(&self, nonce: u64, now: Timestamp) -> bool {
+        self.tickets.parts.take(nonce, now)
     }
 
     /// How often waiting pages are to ask.

@@ -15,6 +15,8 @@
 //! 4. **Parts of a page** never wait, since nobody would come back for them. They pass while nobody waits and
 //!    for [`PAGE_PARTS_SETTLE`] after the first visitor does (their page was let in before), afterwards with
 //!    a pass ([`PAGE_PASS`]). Other parts wait like pages.
+//!    Any client can call a page a part, so both are bounded: a pass is good for as many parts as one page
+//!    may have, and without a pass an address has its share of what the origin serves.
 //! 5. **Service levels that skip the room** never wait. Their session takes a slot if one is free.
 //! 6. **Classes that never wait** meet only their ingress bucket, and nothing at all where there is none.
 //! 7. Everybody else **meets the room** ([`Admission::ask_for`]), and is held where no origin is usable.
@@ -301,7 +303,13 @@ impl Case<'_> {
         let is_settled = process.settings.role == Role::TokenCheck
             || process.waiting_since.is_some_and(|since| facts.now.since(since) > PAGE_PARTS_SETTLE);
         let finds_slot = || process.sessions.is_none_or(|table| table.has_slot(facts.request.tier));
-        if !is_settled && finds_slot() {
+        let finds_share = || {
+            let PolicyRequest { cost, .. } = facts.request;
+            process.waiting_since.zip(process.admission.room()).is_none_or(|(since, room)| {
+                room.take_early_part(requester.client(), cost, since, PAGE_PARTS_SETTLE, facts.now)
+            })
+        };
+        if !is_settled && finds_slot() && finds_share() {
             return true;
         }
         requester.pass().is_some_and(|pass| {
@@ -311,7 +319,7 @@ impl Case<'_> {
                 PassKind::Session => {
                     process.sessions.is_none() && age <= process.settings.session_rules.timeout
                 }
-                PassKind::Page => age <= PAGE_PASS,
+                PassKind::Page => age <= PAGE_PASS && process.admission.take_part(&pass, facts.now),
             }
         })
     }

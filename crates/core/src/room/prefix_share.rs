@@ -29,6 +29,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Room;
+use super::page_parts::MAX_PARTS;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Timestamp};
 
@@ -81,6 +82,11 @@ impl PrefixShares {
         }
     }
 
+    /// Whose epochs are seconds.
+    pub(super) fn by_second() -> Self {
+        Self::new(0)
+    }
+
     /// A row's cell for a prefix: multiply-shift hashing (Dietzfelbinger and others, 1997).
     fn cell(&self, row: usize, prefix: u64) -> &[AtomicU64] {
         let hash = prefix.wrapping_mul(self.keys[row] | 1) >> (u64::BITS - WIDTH_BITS);
@@ -131,8 +137,32 @@ impl Room {
     /// With secret keys for the hashes of address prefixes.
     #[must_use]
     pub fn with_prefix_keys(mut self, keys: PrefixKeys) -> Self {
-        self.shares.keys = keys;
+        (self.shares.keys, self.early_parts.keys) = (keys, keys);
         self
+    }
+
+    /// Whether a part of a page passes without a pass, visitors waiting `since` a short while ago: if the
+    /// parts of its address since then are no more than one page may have, or its share of what the origin
+    /// serves `within` the time in which they may come, at most 15 s. Counts it if it does.
+    pub(crate) fn take_early_part(
+        &self,
+        client: Option<IpAddr>,
+        cost: Cost,
+        since: Timestamp,
+        within: Duration,
+        now: Timestamp,
+    ) -> bool {
+        let (share, Some(client)) = (self.settings.prefix_share(), client) else { return true };
+        let served = self.capacity().get() * within.as_secs_f64();
+        let most = |share: f64| (served * share).max(f64::from(MAX_PARTS));
+        let [narrow, wide] = prefixes(client);
+        let since = Timestamp::from_secs(since.second());
+        let is_over = |(prefix, share)| self.early_parts.held(prefix, since).units() >= most(share);
+        if share < 1.0 && [(narrow, share), (wide, share * WIDE)].into_iter().any(is_over) {
+            return false;
+        }
+        self.early_parts.promise(client, cost, now);
+        true
     }
 
     /// Counts a position that a client takes up.
