@@ -82,7 +82,7 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-        let entrance = Entrance { ingress, max_wait, waits: true, returns: true };
+        let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client: None };
         self.ask_for(&entrance, asking, None, nonce, count, now)
     }
 
@@ -185,6 +185,14 @@ impl Admission {
         match self {
             Self::Room(room) => room.charge(cost),
             Self::Checker { checker, .. } => checker.charge(cost),
+        }
+    }
+
+    /// Counts a part of the page that was let in with `pass`; `false`: it has had them all.
+    fn take_part(&self, pass: &Pass, now: Timestamp) -> bool {
+        match self {
+            Self::Room(room) => room.take_part(pass.nonce, now),
+            Self::Checker { checker, .. } => checker.take_part(pass.nonce, now),
         }
     }
 

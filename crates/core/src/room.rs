@@ -40,7 +40,9 @@ mod control;
 mod lateness;
 mod mean_cost;
 mod origin_load;
+mod page_parts;
 mod polling;
+mod prefix_share;
 mod queue_pacer;
 mod report;
 mod saved;
@@ -63,6 +65,8 @@ use checker::MAX_SHOWN;
 use control::RoomControl;
 use polling::Polling;
 pub use polling::{LONGEST_POLL_INTERVAL, PollIntervals};
+pub use prefix_share::PrefixKeys;
+use prefix_share::PrefixShares;
 pub use report::{ControlUpdate, Feedback, MAX_REPORTED_SAMPLES, REPORT_EVERY};
 pub use saved::RestoreError;
 use saved::{SavedRoom, SavedSecond};
@@ -95,6 +99,9 @@ pub struct Room {
     bypass: Bypass,
     pub(crate) session_slots: SessionSlots,
     polling: Polling,
+    shares: PrefixShares,
+    /// Parts of pages let in without a pass, after the first visitor waits.
+    early_parts: PrefixShares,
     link: LinkState,
     adoption: Adoption,
     control: Mutex<RoomControl>,
@@ -103,9 +110,12 @@ pub struct Room {
 impl Room {
     /// An empty room.
     pub fn new(config: RoomConfig, capacity: Rate, now: Timestamp) -> Self {
+        let schedule = Schedule::new(&config, capacity, now);
         Self {
             settings: RequestSettings::new(&config),
-            schedule: Schedule::new(&config, capacity, now),
+            shares: PrefixShares::new(schedule.slots.seconds()),
+            early_parts: PrefixShares::by_second(),
+            schedule,
             tickets: TicketAdmission::new(&config, capacity, now),
             attendance: Attendance::new(config.schedule_s(), now),
             bypass: Bypass::default(),
@@ -126,7 +136,7 @@ impl Room {
 impl Room {
     /// A visitor without a usable ticket. `arrived`: when it first came, if it had one before.
     pub fn arrive(&self, class: ClassId, nonce: u64, arrived: Option<Timestamp>, now: Timestamp) -> Arrival {
-        self.arrive_if(&Newcomer { class, nonce, arrived, held: None }, Some(&mut || true), now)
+        self.arrive_if(&Newcomer { class, nonce, arrived, held: None, client: None }, Some(&mut || true), now)
     }
 
     /// As [`Room::arrive`]. A visitor who could enter at once does if `take_session_slot` takes a session
@@ -187,13 +197,14 @@ impl Room {
         due: Timestamp,
         now: Timestamp,
     ) -> Arrival {
-        let Newcomer { class, nonce, arrived, held } = *newcomer;
+        let Newcomer { class, nonce, arrived, held, client } = *newcomer;
         let issued = Timestamp::from_millis(now.as_millis());
         // A ticket without a wait is one for now, which is redeemed whatever the schedule. While the virtual
         // clock is behind the wall clock a promise may be due by now, and still has to wait for its turn.
         let shortest = if mutants::is(Mutant::PromiseForNow) { Duration::ZERO } else { SHORTEST_PROMISE };
         let due = Timestamp::from_millis(due.as_millis()).max(issued + shortest);
         self.attendance.promise(due.second(), cost);
+        self.count_in_shares(client, cost, slot);
         // A held visitor does not wait for the origin: the schedule is not promised up to its due time.
         self.schedule.note_promise(if held.is_some() { slot } else { due });
         let arrived = arrived.unwrap_or(issued).min(issued);
@@ -335,6 +346,11 @@ impl Room {
     /// Whether the origin is too far behind for a visitor that has a session slot and no turn.
     pub(crate) fn is_closed_to_all(&self, now: Timestamp) -> bool {
         self.tickets.load.is_closed(now)
+    }
+
+    /// Counts a part of the page that was let in with the pass of this nonce; `false`: it has had them all.
+    pub(crate) fn take_part(&self, nonce: u64, now: Timestamp) -> bool {
+        self.tickets.parts.take(nonce, now)
     }
 
     /// How often waiting pages are to ask.

@@ -86,6 +86,14 @@ impl Ticket {
         w.done()
     }
 
+    /// When its visitor first arrived, by the text of a ticket whose key is unknown. Anybody could have
+    /// written it: no decision may depend on it.
+    pub fn claimed_arrival(text: &[u8]) -> Option<Timestamp> {
+        let bytes = decode::<TICKET_BYTES>(text).ok()?;
+        let payload = bytes[..TICKET_PAYLOAD].try_into().expect("TICKET_BYTES > TICKET_PAYLOAD");
+        Some(Self::from_payload(&payload).arrived)
+    }
+
     fn from_payload(payload: &[u8; TICKET_PAYLOAD]) -> Self {
         let mut r = Reader::after_head(payload);
         let issued = Timestamp::from_millis(r.take(6));
@@ -158,6 +166,8 @@ pub enum TicketError {
     Malformed,
     #[error("version: expected a ticket of version {VERSION}")]
     Version,
+    /// The gate has lost the key with its state directory, or it was rotated away: its visitors did nothing
+    /// wrong. A forger who names such a key gets what somebody without a ticket gets.
     #[error("unknown key: the ticket's key is not in the ring")]
     UnknownKey,
     /// The tag does not fit: altered, made with another key, carried by somebody else, or of a kind of
@@ -248,27 +258,28 @@ impl KeyRing {
         accepted: BindingKinds,
     ) -> Result<[u8; PAYLOAD], TicketError> {
         const { assert!(ALL == PAYLOAD + TAG_BYTES && ALL.is_multiple_of(3)) };
-        if text.len() != ALL / 3 * 4 {
-            return Err(TicketError::Malformed);
-        }
-        let mut bytes = [0; ALL];
-        match URL_SAFE_NO_PAD.decode_slice_unchecked(text, &mut bytes) {
-            Ok(n) if n == ALL => {}
-            _ => return Err(TicketError::Malformed),
-        }
-        if bytes[0] >> 4 != VERSION {
-            return Err(TicketError::Version);
-        }
+        let bytes = decode::<ALL>(text)?;
         let kind = Kind::from_bits(bytes[0] & 0x0f).ok_or(TicketError::Malformed)?;
+        let key = self.key(bytes[1])?;
         let payload: [u8; PAYLOAD] = bytes[..PAYLOAD].try_into().expect("ALL > PAYLOAD");
         let tag: [u8; TAG_BYTES] = bytes[PAYLOAD..].try_into().expect("ALL - PAYLOAD = TAG_BYTES");
         let binding = if accepted.has(kind) { presenter.binding(kind) } else { None };
-        let genuine = match binding {
-            Some(binding) => self.check(domain, bytes[1], &payload, &binding.bytes(), &tag)?,
-            None => false,
-        };
+        let genuine = binding.is_some_and(|binding| key.check(domain, &payload, &binding.bytes(), &tag));
         if genuine { Ok(payload) } else { Err(TicketError::Forged) }
     }
+}
+
+/// The bytes of a ticket or pass, before anything about them is known to be authentic.
+fn decode<const ALL: usize>(text: &[u8]) -> Result<[u8; ALL], TicketError> {
+    if text.len() != ALL / 3 * 4 {
+        return Err(TicketError::Malformed);
+    }
+    let mut bytes = [0; ALL];
+    match URL_SAFE_NO_PAD.decode_slice_unchecked(text, &mut bytes) {
+        Ok(n) if n == ALL => {}
+        _ => return Err(TicketError::Malformed),
+    }
+    if bytes[0] >> 4 == VERSION { Ok(bytes) } else { Err(TicketError::Version) }
 }
 
 /// Writes numbers of fixed width one after the other.

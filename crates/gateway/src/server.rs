@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use tidegate_core::measure::Shard;
-use tidegate_core::room::{Checker, Room};
+use tidegate_core::room::{Checker, PrefixKeys, Room};
 use tidegate_core::units::Timestamp;
 use tokio::runtime::LocalOptions;
 use tokio::sync::watch;
@@ -183,7 +183,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
         .map_err(StartError::System)?;
     let replicas = Replicas::new(&settings.origin);
     let live = Config::new(settings, &keys)?;
-    let admission = admission(&live, state, now);
+    let admission = admission(&live, state, now).map_err(|e| StartError::System(io::Error::other(e)))?;
     let sessions = VisitorSessions::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
     // A reload may add classes. Those beyond the spare counters are served, but not counted apart.
     let classes = live.classes.len() + SPARE_CLASSES;
@@ -209,12 +209,17 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
     })
 }
 
-fn admission(live: &Config, state: &StateDir, now: Timestamp) -> Admission {
+fn admission(live: &Config, state: &StateDir, now: Timestamp) -> Result<Admission, getrandom::Error> {
     if let Role::TokenCheck { .. } = live.settings.role {
         let checker = Checker::new(&live.room_config(), live.initial_capacity(), now);
-        return Admission::Checker { checker, capacity: std::sync::Mutex::new(live.initial_capacity()) };
+        let capacity = std::sync::Mutex::new(live.initial_capacity());
+        return Ok(Admission::Checker { checker, capacity });
     }
-    let room = Room::new(live.room_config(), live.initial_capacity(), now);
+    let mut keys = PrefixKeys::default();
+    for key in &mut keys {
+        *key = getrandom::u64()?;
+    }
+    let room = Room::new(live.room_config(), live.initial_capacity(), now).with_prefix_keys(keys);
     match state.promises() {
         Ok(Some(saved)) => match room.restore(&saved, now) {
             Ok(()) => tracing::info!(waiting = room.state(now).waiting, "promises restored"),
@@ -225,7 +230,7 @@ fn admission(live: &Config, state: &StateDir, now: Timestamp) -> Admission {
         Ok(None) => {}
         Err(e) => tracing::warn!(error = %e, "saved promises cannot be read; starting with an empty room"),
     }
-    Admission::Room(Box::new(room))
+    Ok(Admission::Room(Box::new(room)))
 }
 
 fn spawn_worker(

@@ -39,6 +39,8 @@ const MAX_COOKIES: usize = 1024;
 const URL_TICKET: &str = "tg";
 /// The gate's pass: it would let an attacker in whether or not the ticket is good.
 const PASS: &str = "tgp";
+/// Characters of a ticket that name its key.
+const KEY_ID: usize = 3;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CookieJar {
@@ -245,9 +247,10 @@ fn is_ticket(name: &str) -> bool {
     !class.is_empty() && class.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// `ticket` with one character exchanged for another of the alphabet.
-fn altered(ticket: &str, alter: u32) -> String {
-    let at = alter as usize % ticket.len().max(1);
+/// `ticket` with one character exchanged for another of the alphabet, after the key's id: a ticket of a key
+/// that nobody knows is not forged, and its visitor a newcomer.
+pub(crate) fn altered(ticket: &str, alter: u32) -> String {
+    let at = KEY_ID + alter as usize % ticket.len().saturating_sub(KEY_ID).max(1);
     ticket
         .chars()
         .enumerate()

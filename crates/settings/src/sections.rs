@@ -187,6 +187,10 @@ section! {
         /// Who is admitted when the capacity rises: those who wait, in order (`false`), or newcomers (`true`,
         /// WebQ III-D).
         rise_to_newcomers: bool = false => Flag;
+        /// Part of the room's positions that the visitors of one address (IPv6: one /56) may hold however
+        /// full the room is; one /24 (IPv6: one /48) half as much again. Beyond that they get positions only
+        /// while they hold less than is free, so that no client can fill the room. 1: no bound.
+        prefix_share: f64 = 0.25 => Number(0.01..=1.0);
         /// To what a ticket is tied, so that it cannot be given away: a random cookie (the address prefix if
         /// a client keeps no cookies), the address prefix (/24 or /56), the address (WebQ III-C), or nothing.
         [fixed] binding: Binding = Binding::Cookie => Choice;

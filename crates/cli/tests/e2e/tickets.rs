@@ -38,7 +38,9 @@ fn altered_and_invented_tickets_are_forbidden() {
     let ticket = visitor.ticket().unwrap().1.to_owned();
     let served = origin.seen().len();
     // The last character has bits that base64 does not use, so altering it may give the same ticket.
-    let mut forged: Vec<String> = (0..ticket.len() - 1).map(|at| altered(&ticket, at)).collect();
+    // The second and the third name the key: a ticket of an unknown key is none.
+    let all = (0..ticket.len() - 1).filter(|at| ![1, 2].contains(at));
+    let mut forged: Vec<String> = all.map(|at| altered(&ticket, at)).collect();
     forged.extend([
         "A".repeat(ticket.len()),
         "x".into(),
@@ -49,6 +51,10 @@ fn altered_and_invented_tickets_are_forbidden() {
     for forgery in forged {
         let answer = with_ticket(&visitor, &forgery).ask(&mut client, "/shop").unwrap();
         assert_eq!(answer.status(), 403, "{forgery}: {answer:?}");
+    }
+    for at in [1, 2] {
+        let answer = with_ticket(&visitor, &altered(&ticket, at)).ask(&mut client, "/shop").unwrap();
+        assert!(answer.status() == 403 || is_wait(&answer), "{at}: {answer:?}");
     }
     assert_eq!(origin.seen().len(), served, "nobody got in with a forged ticket");
     assert!(is_wait(&visitor.clone().ask(&mut client, "/shop").unwrap()), "the real one still holds");

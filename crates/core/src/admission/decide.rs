@@ -15,6 +15,8 @@
 //! 4. **Parts of a page** never wait, since nobody would come back for them. They pass while nobody waits and
 //!    for [`PAGE_PARTS_SETTLE`] after the first visitor does (their page was let in before), afterwards with
 //!    a pass ([`PAGE_PASS`]). Other parts wait like pages.
+//!    Any client can call a page a part, so both are bounded: a pass is good for as many parts as one page
+//!    may have, and without a pass an address has its share of what the origin serves.
 //! 5. **Service levels that skip the room** never wait. Their session takes a slot if one is free.
 //! 6. **Classes that never wait** meet only their ingress bucket, and nothing at all where there is none.
 //! 7. Everybody else **meets the room** ([`Admission::ask_for`]), and is held where no origin is usable.
@@ -24,6 +26,7 @@
 //! Rejected: a struct that keeps the state of a request between two calls. The caller has that state already,
 //! and what is decided depends on the facts alone, so a simulator can construct them freely.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::types::{
@@ -122,6 +125,10 @@ pub trait Requester {
     }
     /// Whether the client can wait and come back.
     fn can_return(&self) -> bool;
+    /// The client's address; `None`: its positions in the room are not bounded.
+    fn client(&self) -> Option<IpAddr> {
+        None
+    }
     /// Whether some replica of the origin can be sent to.
     fn is_origin_usable(&self) -> bool;
     /// The key of the session that the request would begin.
@@ -296,7 +303,13 @@ impl Case<'_> {
         let is_settled = process.settings.role == Role::TokenCheck
             || process.waiting_since.is_some_and(|since| facts.now.since(since) > PAGE_PARTS_SETTLE);
         let finds_slot = || process.sessions.is_none_or(|table| table.has_slot(facts.request.tier));
-        if !is_settled && finds_slot() {
+        let finds_share = || {
+            let PolicyRequest { cost, .. } = facts.request;
+            process.waiting_since.zip(process.admission.room()).is_none_or(|(since, room)| {
+                room.take_early_part(requester.client(), cost, since, PAGE_PARTS_SETTLE, facts.now)
+            })
+        };
+        if !is_settled && finds_slot() && finds_share() {
             return true;
         }
         requester.pass().is_some_and(|pass| {
@@ -306,7 +319,7 @@ impl Case<'_> {
                 PassKind::Session => {
                     process.sessions.is_none() && age <= process.settings.session_rules.timeout
                 }
-                PassKind::Page => age <= PAGE_PASS,
+                PassKind::Page => age <= PAGE_PASS && process.admission.take_part(&pass, facts.now),
             }
         })
     }
@@ -379,6 +392,7 @@ impl Case<'_> {
             max_wait: process.settings.max_wait,
             waits: may_wait == MayWait::InRoom,
             returns: requester.can_return(),
+            client: requester.client(),
         };
         let count = |event| requester.count(event);
         let mut nonce = || requester.random();

@@ -31,7 +31,17 @@ impl RoomEntry<'_> {
         let Self { admission, entrance, asking, now, .. } = *self;
         let ticket = match asking.shown {
             Presented::Nothing => return self.arrive(None, Position::New, nonce),
-            Presented::Forged if !entrance.waits => return self.arrive(None, Position::New, nonce),
+            Presented::Forged | Presented::UnknownKey { .. } if !entrance.waits => {
+                return self.arrive(None, Position::New, nonce);
+            }
+            Presented::UnknownKey { claimed_arrival } if admission.room().is_some() => {
+                (self.count)(Event::TicketUnknownKey);
+                // Only the time waited that is shown depends on it, so that a lie shows an absurd figure to
+                // the liar. Positions must not: anybody could claim the longest wait.
+                let longest = now.saturating_sub(entrance.max_wait * 2);
+                let arrived = claimed_arrival.filter(|arrived| (longest..=now).contains(arrived));
+                return self.arrive(arrived, Position::New, nonce);
+            }
             Presented::Ticket(ticket) if asking.sends_on && ticket.wait.is_zero() => {
                 // Tokengen made it for the way to tokencheck, where it has been used or will be. If it were
                 // exchanged for another one, its visitor would be let in again, at once and for ever.
@@ -44,7 +54,8 @@ impl RoomEntry<'_> {
                 (self.count)(Event::TicketExpired);
                 return self.arrive(None, Position::New, nonce);
             }
-            Presented::Forged => {
+            // Tokencheck would send it to tokengen, and back, for ever, if the two had not the same keys.
+            Presented::Forged | Presented::UnknownKey { .. } => {
                 (self.count)(Event::TicketForged);
                 return Decision::Forbidden;
             }
@@ -147,7 +158,7 @@ impl RoomEntry<'_> {
         held: Option<Timestamp>,
         nonce: &mut dyn FnMut() -> u64,
     ) -> Decision {
-        let Self { asking, now, .. } = *self;
+        let Self { asking, entrance, now, .. } = *self;
         // A visitor with a promised position waits for a slot, also where newcomers are refused.
         let refuses = self
             .session
@@ -172,8 +183,17 @@ impl RoomEntry<'_> {
         let mut may_enter = || has_slot || self.finds_slot(room);
         let finds = has_slot || self.may_find_slot(room);
         let may_enter: Option<&mut dyn FnMut() -> bool> = if finds { Some(&mut may_enter) } else { None };
-        let newcomer = Newcomer { class: asking.class, nonce, arrived, held };
-        let arrival = room.arrive_if(&newcomer, may_enter, now);
+        let client = entrance.client;
+        let arrival = match room.over_share(client, nonce, now) {
+            Some(retry_after) => {
+                (self.count)(Event::OverShare);
+                Arrival::Full { retry_after }
+            }
+            None => {
+                let newcomer = Newcomer { class: asking.class, nonce, arrived, held, client };
+                room.arrive_if(&newcomer, may_enter, now)
+            }
+        };
         if let Some(session) = refuses.filter(|_| arrival != Arrival::Enter || position == Position::Replaced)
         {
             session.give_back(now);

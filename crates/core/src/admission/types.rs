@@ -1,6 +1,7 @@
 //! What is asked of admission, and what it decides.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::ingress::Ingress;
@@ -8,7 +9,7 @@ use crate::measure::Event;
 use crate::policies::{AuthoriserId, RouteId, TierId};
 use crate::room::Wait;
 use crate::session::{NoSessionSlot, SessionKey, SessionRequest, Sessions};
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, TicketError};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// What a request shows of a ticket.
@@ -17,8 +18,26 @@ pub enum Presented {
     Nothing,
     /// An authentic ticket.
     Ticket(Ticket),
+    /// A ticket sealed with a key that is not in the ring. `claimed_arrival`: when its visitor first came, if
+    /// it is what it says.
+    UnknownKey {
+        claimed_arrival: Option<Timestamp>,
+    },
     /// Something that is no ticket, or none of this visitor's.
     Forged,
+}
+
+impl Presented {
+    /// Of the ticket `text` that was opened.
+    pub fn new(opened: Result<Ticket, TicketError>, text: &[u8]) -> Self {
+        match opened {
+            Ok(ticket) => Self::Ticket(ticket),
+            Err(TicketError::UnknownKey) => {
+                Self::UnknownKey { claimed_arrival: Ticket::claimed_arrival(text) }
+            }
+            Err(_) => Self::Forged,
+        }
+    }
 }
 
 /// A request that meets the room.
@@ -162,6 +181,8 @@ pub struct Entrance<'a> {
     /// The client can come back. Only then does its bucket reserve work for it: what is reserved for those
     /// who do not come back is lost to all others, and no show-up ratio makes up for it.
     pub returns: bool,
+    /// The client's address; `None`: its positions are not bounded.
+    pub client: Option<IpAddr>,
 }
 
 /// Where the position of a visitor who waits comes from.

@@ -106,6 +106,11 @@ impl Checker {
         self.tickets.load.admit(cost);
     }
 
+    /// As [`super::Room::take_part`].
+    pub(crate) fn take_part(&self, nonce: u64, now: Timestamp) -> bool {
+        self.tickets.parts.take(nonce, now)
+    }
+
     /// The control tick. `queued`: admitted work that waits for the origin.
     pub fn tick(&self, now: Timestamp, queued: Cost) {
         self.tickets.load.set_queued(queued);

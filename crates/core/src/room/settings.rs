@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::types::MAX_WAIT;
-use crate::sync::Atomic;
+use crate::sync::{Atomic, AtomicF64};
 use crate::units::{ClassId, Cost, MAX_CLASSES, Rate};
 
 /// Cost units that may enter in one instant, however small the origin.
@@ -30,6 +30,9 @@ pub struct RoomConfig {
     pub overbook_max: f64,
     /// Who gets the new room when capacity rises: newcomers (`true`, WebQ III-D) or the waiting in order.
     pub rise_to_newcomers: bool,
+    /// Part of the longest wait that may be promised to one address prefix, however little of it is free; 1
+    /// and more: no bound.
+    pub prefix_share: f64,
     /// Whether tickets due before this process started are still good.
     pub after_restart_accept: bool,
     /// Cost per class; a class without one costs [`Cost::ONE`].
@@ -46,6 +49,7 @@ impl Default for RoomConfig {
             burst: Duration::from_millis(200),
             overbook_max: 1.5,
             rise_to_newcomers: false,
+            prefix_share: 0.25,
             after_restart_accept: true,
             class_costs: Vec::new(),
         }
@@ -64,6 +68,7 @@ impl RoomConfig {
 pub(super) struct RequestSettings {
     burst: Atomic<Duration>,
     max_wait: Atomic<Duration>,
+    prefix_share: AtomicF64,
     class_costs: Box<[Atomic<Cost>]>,
 }
 
@@ -72,6 +77,7 @@ impl RequestSettings {
         let settings = Self {
             burst: Atomic::new(Duration::ZERO),
             max_wait: Atomic::new(MAX_WAIT),
+            prefix_share: AtomicF64::new(1.0),
             class_costs: (0..MAX_CLASSES).map(|_| Atomic::new(Cost::ONE)).collect(),
         };
         settings.configure(config);
@@ -81,6 +87,7 @@ impl RequestSettings {
     pub(super) fn configure(&self, config: &RoomConfig) {
         self.burst.store(config.burst);
         self.max_wait.store(config.max_wait.min(MAX_WAIT));
+        self.prefix_share.store(config.prefix_share);
         for (class, cost) in self.class_costs.iter().enumerate() {
             cost.store(config.class_costs.get(class).copied().unwrap_or(Cost::ONE));
         }
@@ -92,6 +99,10 @@ impl RequestSettings {
 
     pub(super) fn max_wait(&self) -> Duration {
         self.max_wait.load()
+    }
+
+    pub(super) fn prefix_share(&self) -> f64 {
+        self.prefix_share.load()
     }
 
     /// Time at capacity whose visitors may enter in one instant. Small origins, which take less than ten

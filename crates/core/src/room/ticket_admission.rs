@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::lateness::{Lateness, Punctuality};
 use super::origin_load::OriginLoad;
+use super::page_parts::PageParts;
 use super::settings::RoomConfig;
 use super::types::{Redemption, TicketStatus, Wait};
 use crate::mutants::{self, Mutant};
@@ -55,6 +56,7 @@ pub(super) struct TicketAdmission {
     pub(super) load: OriginLoad,
     pub(super) lateness: Lateness,
     pub(super) redeemed: RedeemedNonces,
+    pub(super) parts: PageParts,
     /// Session slots are counted: the order is kept also where the origin takes all.
     keeps_order: AtomicBool,
     /// Work of admitted visitors who were asked to come again, since the last tick.
@@ -68,6 +70,7 @@ impl TicketAdmission {
             load: OriginLoad::new(capacity, now),
             lateness: Lateness::new(config, now),
             redeemed: RedeemedNonces::default(),
+            parts: PageParts::default(),
             keeps_order: AtomicBool::new(false),
             deferred: Atomic::new(Cost::ZERO),
         }

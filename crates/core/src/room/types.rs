@@ -1,5 +1,6 @@
 //! What goes into the room and what comes out of it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -23,6 +24,8 @@ pub(crate) struct Newcomer {
     pub(crate) arrived: Option<Timestamp>,
     /// It waits in any case, at least until then.
     pub(crate) held: Option<Timestamp>,
+    /// Its address, if positions are bounded by address.
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// What happens to a visitor without a ticket.

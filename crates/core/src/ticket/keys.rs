@@ -37,7 +37,7 @@ impl Domain {
 
 /// Holds only the states that HMAC derives from the secret, so that nothing can print the secret.
 #[derive(Clone)]
-struct Key {
+pub(super) struct Key {
     id: u8,
     /// By [`Domain`].
     states: [Hmac<Sha256>; 2],
@@ -59,6 +59,18 @@ impl Key {
         mac.update(binding);
         let full = mac.finalize().into_bytes();
         full[..TAG_BYTES].try_into().expect("SHA-256 has 32 bytes")
+    }
+
+    /// Whether `tag` is what this key makes of it, compared in constant time.
+    pub(super) fn check(
+        &self,
+        domain: Domain,
+        payload: &[u8],
+        binding: &[u8],
+        tag: &[u8; TAG_BYTES],
+    ) -> bool {
+        let is_authentic = bool::from(self.tag(domain, payload, binding).ct_eq(tag));
+        is_authentic || mutants::is(Mutant::AnyTagIsAuthentic)
     }
 }
 
@@ -127,18 +139,8 @@ impl KeyRing {
         self.keys[0].tag(domain, payload, binding)
     }
 
-    /// Whether `tag` is what the key `id` makes of it, compared in constant time.
-    pub(super) fn check(
-        &self,
-        domain: Domain,
-        id: u8,
-        payload: &[u8],
-        binding: &[u8],
-        tag: &[u8; TAG_BYTES],
-    ) -> Result<bool, super::TicketError> {
-        let key = self.keys.iter().find(|k| k.id == id).ok_or(super::TicketError::UnknownKey)?;
-        let is_authentic = bool::from(key.tag(domain, payload, binding).ct_eq(tag));
-        Ok(is_authentic || mutants::is(Mutant::AnyTagIsAuthentic))
+    pub(super) fn key(&self, id: u8) -> Result<&Key, super::TicketError> {
+        self.keys.iter().find(|k| k.id == id).ok_or(super::TicketError::UnknownKey)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every rule of [`decide`], one by one.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tidegate_core::admission::{
@@ -93,6 +94,7 @@ struct Visitor {
     pass: Option<Pass>,
     is_origin_usable: bool,
     shows_ticket_twice: bool,
+    client: Option<IpAddr>,
     begun: RefCell<Vec<SessionKey>>,
     policies: RefCell<Vec<(&'static str, u16)>>,
     events: RefCell<Vec<Event>>,
@@ -106,6 +108,7 @@ fn visitor() -> Visitor {
         pass: None,
         is_origin_usable: true,
         shows_ticket_twice: false,
+        client: None,
         begun: RefCell::default(),
         policies: RefCell::default(),
         events: RefCell::default(),
@@ -127,6 +130,9 @@ impl Requester for Visitor {
     }
     fn can_return(&self) -> bool {
         true
+    }
+    fn client(&self) -> Option<IpAddr> {
+        self.client
     }
     fn is_origin_usable(&self) -> bool {
         self.is_origin_usable
@@ -210,6 +216,45 @@ fn the_room_decides_whether_a_visitor_enters_or_waits() {
 }
 
 #[test]
+fn a_ticket_of_an_unknown_key_gets_a_new_position_and_keeps_only_the_time_waited() {
+    let (open, ingress) = (room(10.0), Ingress::default());
+    let unknown = |arrived| {
+        let ticket = Presented::UnknownKey { claimed_arrival: arrived };
+        Visitor { ticket, ..visitor() }
+    };
+    let here = process(&open, &ingress);
+    while matches!(decide(&here, &facts(), &visitor()), Decision::Enter { .. }) {}
+    let last = waits(decide(&here, &facts(), &visitor()));
+    let longest = SETTINGS.max_wait * 2;
+    let table = [
+        (Some(ago(Duration::from_secs(90))), ago(Duration::from_secs(90))),
+        (Some(ago(longest)), ago(longest)),
+        (Some(ago(longest + Duration::from_millis(1))), NOW),
+        (Some(NOW + Duration::from_millis(1)), NOW),
+        (None, NOW),
+    ];
+    let mut before = last.due();
+    for (claimed, arrived) in table {
+        let who = unknown(claimed);
+        let decision = decide(&here, &facts(), &who);
+        assert!(matches!(decision, Decision::Wait { position: Position::New, .. }), "{decision:?}");
+        let ticket = waits(decision);
+        assert_eq!(ticket.arrived, arrived, "{claimed:?}");
+        assert!(ticket.due() >= before, "a claim moves nobody forward");
+        assert!(who.events.borrow().contains(&Event::TicketUnknownKey));
+        before = ticket.due();
+    }
+    // A class that never waits does not care.
+    let bucket = bucket(Refusal::Shed);
+    let never = Facts { class_waits: false, ..facts() };
+    assert_eq!(decide(&process(&open, &bucket), &never, &unknown(None)), enters(EnteredBy::Ingress));
+    // Tokengen might send it back for ever.
+    let (check, ingress) = (checker(), Ingress::default());
+    let tokencheck = process_of(Role::TokenCheck, &check, &ingress);
+    assert_eq!(decide(&tokencheck, &facts(), &unknown(None)), Decision::Forbidden);
+}
+
+#[test]
 fn without_a_usable_origin_everybody_is_held_and_keeps_the_ticket() {
     let (open, ingress) = (room(10.0), Ingress::default());
     let down = || Visitor { is_origin_usable: false, ..visitor() };
@@ -279,6 +324,43 @@ fn parts_of_a_page_pass_with_a_pass_that_holds() {
     let counted = Process { sessions: Some(&sessions), ..settled() };
     let decision = decide(&counted, &part(), &Visitor { pass, ..visitor() });
     assert!(matches!(decision, Decision::Full { .. }), "{decision:?}");
+}
+
+/// How many of a thousand requests pass as parts of pages.
+fn passing_parts(process: &Process<'_>, visitor: &Visitor) -> usize {
+    let part = || Facts { is_part_of_page: true, ..facts() };
+    (0..1_000).filter(|_| decide(process, &part(), visitor) == enters(EnteredBy::PartOfPage)).count()
+}
+
+#[test]
+fn pages_that_are_called_parts_pass_only_as_far_as_one_page_has_parts() {
+    let (closed, check, ingress) = (room(0.0), checker(), Ingress::default());
+    let since = Some(ago(Duration::from_secs(60)));
+    let pass = |nonce| Pass { kind: PassKind::Page, class: ClassId(0), issued: NOW, first: NOW, nonce };
+    for process in [process(&closed, &ingress), process_of(Role::TokenCheck, &check, &ingress)] {
+        let settled = Process { waiting_since: since, ..process };
+        for nonce in [1, 2] {
+            let with_pass = Visitor { pass: Some(pass(nonce)), ..visitor() };
+            assert_eq!(passing_parts(&settled, &with_pass), 300, "pass {nonce}");
+            assert_eq!(passing_parts(&settled, &with_pass), 0);
+        }
+    }
+}
+
+#[test]
+fn pages_that_are_called_parts_do_not_pass_without_bound_when_a_crowd_comes() {
+    let ingress = Ingress::default();
+    let from = |address: [u8; 4]| Visitor { client: Some(address.into()), ..visitor() };
+    for (capacity, of_one, of_its_neighbours) in [(0.0, 300, 0), (200.0, 500, 250)] {
+        let room = room(capacity);
+        let begins = Process { waiting_since: Some(NOW), ..process(&room, &ingress) };
+        assert_eq!(passing_parts(&begins, &from([192, 0, 2, 1])), of_one, "{capacity}/s");
+        assert_eq!(passing_parts(&begins, &from([192, 0, 2, 1])), 0);
+        assert_eq!(passing_parts(&begins, &from([192, 0, 2, 2])), of_its_neighbours, "of the same /24");
+        assert_eq!(passing_parts(&begins, &from([192, 0, 3, 1])), of_one, "others have their own share");
+        // Nobody waits: a request for a page would be let in too.
+        assert_eq!(passing_parts(&process(&room, &ingress), &from([192, 0, 2, 1])), 1_000);
+    }
 }
 
 #[test]

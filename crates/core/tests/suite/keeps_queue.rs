@@ -132,8 +132,8 @@ impl World {
             burst: Duration::from_millis(200),
             overbook_max: 1.5,
             rise_to_newcomers: false,
-            after_restart_accept: true,
             class_costs: COSTS.to_vec(),
+            ..RoomConfig::default()
         };
         let gate = GateConfig {
             max_in_flight: Some(estimates[0].limit),

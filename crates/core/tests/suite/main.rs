@@ -6,6 +6,7 @@ mod session_keys;
 
 mod classify;
 
+mod address_shares;
 mod admission;
 mod decide;
 mod fall;

@@ -243,6 +243,13 @@ fn tickets_remain_valid_over_a_rotation() {
     assert_eq!(open(&during, &late), Ok(example()));
     assert_eq!(open(&after, &late), Ok(example()), "the new key signs");
     assert_eq!(open(&after, &early), Err(TicketError::UnknownKey));
+    // Whoever shows it: nothing can be known about it.
+    let stranger = Presenter { ip: [198, 51, 100, 1].into(), cookie: None };
+    let bound = before.seal(&example(), &Binding::Cookie(COOKIE));
+    let opened = after.open(bound.as_bytes(), &stranger, BindingKinds::default());
+    assert_eq!(opened, Err(TicketError::UnknownKey));
+    assert_eq!(Ticket::claimed_arrival(bound.as_bytes()), Some(example().arrived));
+    assert_eq!(Ticket::claimed_arrival(&bound.as_bytes()[1..]), None);
     let same_id = KeyRing::generate(1, [3; 32]);
     assert_eq!(open(&same_id, &early), Err(TicketError::Forged), "another secret under the same id");
 }

@@ -261,6 +261,7 @@ impl Config {
             burst: r.burst,
             overbook_max: r.overbook_max,
             rise_to_newcomers: r.rise_to_newcomers,
+            prefix_share: r.prefix_share,
             after_restart_accept: r.after_restart_accept,
             class_costs: self.costs(),
         }

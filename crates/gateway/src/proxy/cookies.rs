@@ -20,8 +20,6 @@ pub struct Cookies<'a> {
     /// What tickets are bound to.
     pub binding: Option<[u8; 16]>,
     pub pass: Option<&'a str>,
-    /// The client sent some cookie: it keeps them.
-    pub any: bool,
 }
 
 impl<'a> Cookies<'a> {
@@ -29,7 +27,6 @@ impl<'a> Cookies<'a> {
     pub fn read(headers: &'a HeaderMap, class: ClassTag) -> Self {
         let mut found = Self::default();
         for (name, value) in pairs(headers) {
-            found.any = true;
             let Some(rest) = name.strip_prefix("tg") else { continue };
             match rest {
                 "id" => found.binding = found.binding.or_else(|| parse_binding(value)),
@@ -127,10 +124,8 @@ mod tests {
         assert_eq!(c.ticket, Some("ticket"));
         assert_eq!(c.binding, Some(value));
         assert_eq!(c.pass, Some("pass"));
-        assert!(c.any);
         assert_eq!(Cookies::read(&h, ClassTag(1)).ticket, Some("other"));
         assert_eq!(Cookies::read(&h, ClassTag(2)).ticket, None);
-        assert!(!Cookies::read(&headers(&[]), ClassTag(2)).any);
     }
 
     #[test]

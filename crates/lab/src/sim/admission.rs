@@ -27,6 +27,7 @@ use super::request::{Passage, SessionOf};
 use super::trace::What;
 use super::world::{Item, World};
 use crate::answer::{Answer, RoomStatus, State};
+use crate::cookie_jar::altered;
 use crate::oracle::{Decided, Entry};
 use crate::visitor_events::{Failure, RequestKind};
 
@@ -436,20 +437,17 @@ impl World<'_> {
             Bound::IpPrefix => Binding::IpPrefix(ip),
             Bound::Cookie => Binding::Cookie(cookie),
         };
-        let mut text = config.keys.seal(ticket, &binding).as_bytes().to_vec();
+        let mut text = config.keys.seal(ticket, &binding).as_str().to_owned();
         if caller.ask == RequestKind::Tampered {
             let number = self.clients.get(caller.client).map_or(0, |client| client.visitor.path_number());
-            let at = number as usize % text.len();
-            text[at] = if text[at] == b'A' { b'B' } else { b'A' };
+            text = altered(&text, number);
         }
-        let opened = config.keys.open(&text, &Presenter { ip, cookie: Some(cookie) }, config.bindings);
-        match opened {
-            Ok(ticket) => {
-                self.oracle.opened(caller.ask == RequestKind::Tampered);
-                Presented::Ticket(ticket)
-            }
-            Err(_) => Presented::Forged,
+        let opened =
+            config.keys.open(text.as_bytes(), &Presenter { ip, cookie: Some(cookie) }, config.bindings);
+        if opened.is_ok() {
+            self.oracle.opened(caller.ask == RequestKind::Tampered);
         }
+        Presented::new(opened, text.as_bytes())
     }
 }
 

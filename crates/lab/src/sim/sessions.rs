@@ -99,7 +99,8 @@ impl World<'_> {
         let is_for_page = !counts && process.config.settings.room.unit == Unit::Request && self.has_parts;
         let (pass, nonce) = match session.filter(|session| session.begins && is_by_pass(process)) {
             Some(session) => (PassKind::Session, session.key.0 as u64),
-            None if is_for_page => (PassKind::Page, 0),
+            // Each page has its own; the run's random numbers stay what they are.
+            None if is_for_page => (PassKind::Page, now.as_micros() << 32 ^ u64::from(number)),
             None => return,
         };
         if !self.mix.kinds[kind as usize].cookies {

@@ -3,6 +3,7 @@
 //! head here, where it is asked for.
 
 use std::cell::{Cell, OnceCell};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -173,11 +174,7 @@ impl<'a> Head<'a> {
 
 impl Requester for Head<'_> {
     fn ticket(&self) -> Presented {
-        match self.visitor().ticket(&self.context.config) {
-            None => Presented::Nothing,
-            Some(Ok(ticket)) => Presented::Ticket(ticket),
-            Some(Err(_)) => Presented::Forged,
-        }
+        self.visitor().ticket(&self.context.config).shown
     }
 
     fn pass(&self) -> Option<Pass> {
@@ -190,17 +187,21 @@ impl Requester for Head<'_> {
     fn shows_ticket_twice(&self) -> bool {
         let Asked { parts, url_ticket, .. } = self.asked;
         url_ticket.is_some()
-            && self.visitor().cookies.ticket.is_some_and(|t| !t.is_empty())
             && matches!(self.context.config.settings.role, Role::Gate)
             && parts.method.is_safe()
             && wants_html(&parts.headers)
             && target::is_local(&parts.uri)
+            && self.visitor().ticket(&self.context.config).is_twice
     }
 
     /// A client with a cookie of the gate has understood an answer of the room before.
     fn can_return(&self) -> bool {
         let visitor = self.visitor();
         visitor.can_return || visitor.cookies.binding.is_some() || visitor.cookies.pass.is_some()
+    }
+
+    fn client(&self) -> Option<IpAddr> {
+        Some(self.context.client)
     }
 
     fn is_origin_usable(&self) -> bool {

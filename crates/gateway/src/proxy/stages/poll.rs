@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Response, request};
-use tidegate_core::admission::{Admission, RETRY_DOWN};
+use tidegate_core::admission::{Admission, Presented, RETRY_DOWN};
 use tidegate_core::measure::Event;
 use tidegate_core::room::TicketStatus;
 use tidegate_core::units::Timestamp;
@@ -12,7 +12,7 @@ use tidegate_core::units::Timestamp;
 use crate::config::{ClassTag, Config, page};
 use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
-use crate::proxy::stages::room::{Visitor, people_ahead};
+use crate::proxy::stages::room::{ShownTicket, people_ahead};
 
 /// The content of the status document: the visitor's state, its wait, and how many are ahead. `usable`: a
 /// replica is usable.
@@ -31,11 +31,13 @@ pub fn standing(look: TicketStatus, usable: bool) -> (page::State, Duration, u64
 fn look_at(
     admission: &Admission,
     live: &Config,
-    visitor: &Visitor<'_>,
+    shown: Presented,
     now: Timestamp,
 ) -> (TicketStatus, Duration) {
-    match visitor.ticket(live) {
-        Some(Ok(ticket)) => (admission.look_at(&live.ingress, &ticket, now), now.since(ticket.arrived)),
+    match shown {
+        Presented::Ticket(ticket) => {
+            (admission.look_at(&live.ingress, &ticket, now), now.since(ticket.arrived))
+        }
         _ => (TicketStatus::Expired, Duration::ZERO),
     }
 }
@@ -52,11 +54,11 @@ impl RequestContext {
         self.class = class;
         let visitor = self.visitor(&parts.headers, url_ticket);
         let shared = &self.worker.shared;
-        let (look, waited) = look_at(&shared.admission, &self.config, &visitor, self.started);
+        let ShownTicket { shown, is_twice } = visitor.ticket(&self.config);
+        let (look, waited) = look_at(&shared.admission, &self.config, shown, self.started);
         let usable = shared.has_somewhere_to_go(&self.config.settings.role);
         // The URL's ticket may go once the cookie's does.
-        let kept = visitor.cookies.ticket.is_some_and(|t| !t.is_empty()) && url_ticket.is_some();
-        let ticket = (kept && matches!(look, TicketStatus::Wait(_) | TicketStatus::Ready)).then_some("");
+        let ticket = (is_twice && matches!(look, TicketStatus::Wait(_) | TicketStatus::Ready)).then_some("");
         let (state, wait, place) = standing(look, usable);
         let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
         let poll = page::poll_interval(wait, &shared.admission.ask_every(), spread);

@@ -9,11 +9,11 @@ use http::{HeaderMap, HeaderValue, Response, request};
 use hyper::body::Incoming;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
-use tidegate_core::admission::{Admission, PAGE_PASS, PolicyStep, Position};
+use tidegate_core::admission::{Admission, PAGE_PASS, PolicyStep, Position, Presented};
 use tidegate_core::measure::Event;
 use tidegate_core::room::Wait;
 use tidegate_core::session::SessionKey;
-use tidegate_core::ticket::{Binding, Pass, PassKind, Presenter, Sealed, Ticket, TicketError};
+use tidegate_core::ticket::{Binding, Pass, PassKind, Presenter, Sealed, Ticket};
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::config::page::{self, Kind};
@@ -38,16 +38,37 @@ pub struct Visitor<'a> {
     pub can_return: bool,
 }
 
+pub(crate) struct ShownTicket {
+    pub(crate) shown: Presented,
+    /// It is in a cookie, and the URL's is needed no more.
+    pub(crate) is_twice: bool,
+}
+
 impl Visitor<'_> {
     fn presenter(&self) -> Presenter {
         Presenter { ip: self.ip, cookie: self.cookies.binding }
     }
 
-    /// The ticket shown: the cookie first, because it is the one the gate renews.
-    pub(crate) fn ticket(&self, config: &Config) -> Option<Result<Ticket, TicketError>> {
-        let shown = self.cookies.ticket.filter(|t| !t.is_empty()).or(self.url_ticket)?;
-        let opened = config.keys.open(shown.as_bytes(), &self.presenter(), config.bindings);
-        Some(opened.map(|ticket| with_class_id(config, ticket)))
+    /// The ticket shown: the cookie's, because it is the one the gate renews, or the URL's if that one is
+    /// better. A client that sends a cookie of its own making, always the same, keeps its position in the
+    /// URL.
+    pub(crate) fn ticket(&self, config: &Config) -> ShownTicket {
+        let open = |text: &str| {
+            let opened = config.keys.open(text.as_bytes(), &self.presenter(), config.bindings);
+            Presented::new(opened.map(|ticket| with_class_id(config, ticket)), text.as_bytes())
+        };
+        let cookie = self.cookies.ticket.filter(|text| !text.is_empty()).map(open);
+        let url = self.url_ticket.map(open);
+        let is_from_url = match (cookie, url) {
+            (Some(Presented::Ticket(old)), Some(Presented::Ticket(new))) => {
+                new.class == old.class && new.issued > old.issued
+            }
+            (Some(_), Some(new)) => matches!(new, Presented::Ticket(_)),
+            (cookie, _) => cookie.is_none(),
+        };
+        let shown = if is_from_url { url } else { cookie };
+        let is_twice = cookie.is_some() && url.is_some() && !is_from_url;
+        ShownTicket { shown: shown.unwrap_or(Presented::Nothing), is_twice }
     }
 
     /// The pass shown, if its seal is authentic and the visitor's own. The core decides whether it is valid.
@@ -155,7 +176,9 @@ impl RoomStage<'_> {
         if position != Position::Kept {
             answer.cookies = self.ticket_cookies(ticket, visitor);
         }
-        answer.url_ticket = (!visitor.cookies.any).then(|| self.url_ticket(ticket, visitor));
+        // That the client has sent some cookie does not mean that it keeps those it is given.
+        let keeps_cookies = position == Position::Kept && visitor.url_ticket.is_none();
+        answer.url_ticket = (!keeps_cookies).then(|| self.url_ticket(ticket, visitor));
         answer
     }
 

@@ -95,7 +95,7 @@ impl RequestContext {
         let class = ClassId(config.class(self.class).mark.0);
         let pass = Pass { kind: PassKind::Page, class, issued: now, first: now, nonce: rng.next_u64() };
         let binding = session.binding.or_else(|| cookies::binding_set(cookies));
-        let shown = Cookies { binding, any: true, ..Cookies::default() };
+        let shown = Cookies { binding, ..Cookies::default() };
         let (ip, secure) = (self.client, session.is_secure);
         let visitor = Visitor { ip, cookies: shown, url_ticket: None, secure, can_return: true };
         let mut stage = RoomStage { admission: &worker.shared.admission, config, rng: &mut rng, now };

@@ -72,3 +72,86 @@ fn a_session_survives_a_change_of_address_but_a_stolen_pass_is_refused() {
     let neighbour = from(&gate, "/", "192.0.2.8", pass);
     assert!(neighbour.starts_with("HTTP/1.1 503"), "a neighbour used a stolen pass: {neighbour}");
 }
+
+const TWO_A_SECOND: &str = r#"
+[origin]
+replicas = ["ORIGIN"]
+[capacity]
+estimator = "fixed"
+rate = 2
+"#;
+
+/// The ticket in the answer to a program.
+fn told(answer: &str) -> String {
+    let (_, rest) = answer.split_once("\"ticket\":\"").unwrap_or_else(|| panic!("no ticket: {answer}"));
+    rest.split('"').next().unwrap_or_default().to_owned()
+}
+
+/// Asks again with its ticket in the URL until it is served.
+fn is_served(gate: &Gate, ticket: &str, cookies: &str) {
+    until(|| get(gate.http, &format!("/?tg={ticket}"), cookies), |answer| answer.ends_with("served"));
+}
+
+#[test]
+fn a_lost_state_directory_costs_nobody_a_403() {
+    let origin = Origin::start();
+    // Keys that a gate makes itself have other ids.
+    let lost_key = format!("{TWO_A_SECOND}[room]\nkeys = [\"0:{}\"]\n", "5e".repeat(32));
+    let before = Gate::start(&origin, &lost_key);
+    let waiting = until(|| get(before.http, "/", ""), |answer| answer.contains("set-cookie: tg0="));
+    let (cookie, in_url) = (cookies(&waiting), told(&waiting));
+    let waited = |answer: &str| !answer.contains("\"waited_s\":0,");
+    assert!(!waited(&waiting), "{waiting}");
+    drop(before);
+    let after = Gate::start(&origin, TWO_A_SECOND);
+    until(|| get(after.http, "/", ""), |answer| answer.contains("set-cookie: tg0="));
+    for (target, shown) in [("/".into(), &*cookie), (format!("/?tg={in_url}"), "")] {
+        let answer = get(after.http, &target, shown);
+        assert!(answer.starts_with("HTTP/1.1 503") && waited(&answer), "{answer}");
+        assert!(answer.contains("\"type\":\"urn:tidegate:problem:waiting\""), "{answer}");
+        is_served(&after, &told(&answer), "");
+        assert_ne!(cookies(&answer), cookie);
+    }
+    assert_eq!(after.count(Event::TicketUnknownKey), 2);
+    // Its page asks for the status first, and is told to begin anew.
+    let status = get(after.http, "/.tidegate/status?c=0", &cookie);
+    assert!(status.contains("\"state\":\"expired\""), "{status}");
+    // A known key with a wrong seal is forged.
+    let waiting = until(|| get(after.http, "/", ""), |answer| answer.contains("set-cookie: tg0="));
+    let mut forged = told(&waiting);
+    let last = if forged.pop() == Some('A') { 'B' } else { 'A' };
+    forged.push(last);
+    let answer = get(after.http, &format!("/?tg={forged}"), "");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+}
+
+#[test]
+fn a_client_that_sends_a_cookie_and_keeps_none_keeps_its_position() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, TWO_A_SECOND);
+    let waiting = until(|| get(gate.http, "/", "lang=de"), |answer| answer.starts_with("HTTP/1.1 503"));
+    is_served(&gate, &told(&waiting), "lang=de");
+    assert_eq!(gate.count(Event::EnteredByTicket), 1);
+    // Also if the cookies are old ones of the gate's own.
+    let waiting = until(|| get(gate.http, "/", ""), |answer| answer.starts_with("HTTP/1.1 503"));
+    let old = cookies(&waiting);
+    assert!(old.contains("tg0=") && old.contains("tgid="), "{waiting}");
+    until(|| get(gate.http, "/", &old), |answer| answer.ends_with("served"));
+    let waiting = get(gate.http, "/", &old);
+    assert!(waiting.starts_with("HTTP/1.1 409"), "{waiting}");
+    is_served(&gate, &told(&waiting), &old);
+    assert_eq!(gate.count(Event::EnteredByTicket), 3);
+    assert_eq!(gate.count(Event::TicketReplayed), 1, "it has lost its position");
+}
+
+#[test]
+fn one_client_is_told_that_the_room_is_full_and_others_get_positions() {
+    let origin = Origin::start();
+    let short = format!("{TWO_A_SECOND}[room]\nmax_wait = \"30s\"\n[proxy]\ntrusted = [\"127.0.0.1/32\"]\n");
+    let gate = Gate::start(&origin, &short);
+    let full = until(|| from(&gate, "/", "192.0.2.7", "a=b"), |answer| answer.contains("problem:full"));
+    assert!(full.to_ascii_lowercase().contains("retry-after: "), "{full}");
+    assert_eq!(gate.count(Event::OverShare), 1);
+    let other = from(&gate, "/", "198.51.100.1", "a=b");
+    assert!(other.contains("problem:waiting"), "{other}");
+}
