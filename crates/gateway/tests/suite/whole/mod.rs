@@ -21,3 +21,4 @@ mod slow_disk;
 mod tiers;
 mod tunables;
 mod tuners;
+mod tunnels;
