@@ -1,5 +1,6 @@
 //! A position in the waiting room is used up only by a request that is served.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use tidegate_core::measure::Event;
@@ -71,4 +72,24 @@ fn a_session_survives_a_change_of_address_but_a_stolen_pass_is_refused() {
     let pass = session.split("; ").find(|c| c.starts_with("tgp=")).unwrap();
     let neighbour = from(&gate, "/", "192.0.2.8", pass);
     assert!(neighbour.starts_with("HTTP/1.1 503"), "a neighbour used a stolen pass: {neighbour}");
+}
+
+#[test]
+fn a_full_room_gives_each_visitor_a_time_of_its_own_with_and_without_a_script() {
+    let origin = Origin::start();
+    let room = "[origin]\nreplicas = [\"ORIGIN\"]\n[capacity]\nrate = 0.1\n[room]\nmax_wait = \"1s\"\n";
+    let gate = Gate::start(&origin, room);
+    let asked = "GET / HTTP/1.1\r\nHost: shop.example\r\nAccept: text/html\r\nConnection: close\r\n\r\n";
+    let told = (0..40).map(|_| {
+        let answer = until(|| ask(gate.http, asked), |answer| answer.contains("data-kind=full"));
+        let number = |before: &str| -> u64 {
+            let (_, after) = answer.split_once(before).expect("a time");
+            after.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().parse().expect("seconds")
+        };
+        let after = number("retry-after: ");
+        assert_eq!(number("http-equiv=\"refresh\" content=\""), after, "the page loads itself again then");
+        after
+    });
+    let told: BTreeSet<u64> = told.collect();
+    assert!(told.len() > 5 && told.last() > Some(&20), "{told:?}");
 }
