@@ -58,8 +58,8 @@ pub fn run(options: &RunOptions) -> ExitCode {
     let capacity = settings.explain_capacity();
     if settings.lets_everybody_in() {
         tracing::warn!(
-            "nobody will ever wait: capacity.estimator is \"fixed\" and there is no capacity.rate; set it in the file or \
-             with PUT /v1/capacity, or choose an estimator that discovers the capacity"
+            "nobody will ever wait: capacity.rate is the largest number; set another in the file or with \
+             PUT /v1/capacity, or choose an estimator that discovers the capacity"
         );
     }
     let replicas = settings.origin.replicas.join(", ");

@@ -83,10 +83,13 @@ use types::{MAX_WAIT, MIN_WAIT};
 
 /// Tickets count whole milliseconds.
 const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
-/// Visitors of a closed origin come again about twice a minute.
+/// The wait that visitors of a closed origin are told, which cannot be known.
 const RETRY_CLOSED: Duration = Duration::from_secs(30);
-/// A full room has a new slot every second: a minute keeps the crowd from hammering for it.
-const RETRY_FULL: Duration = Duration::from_secs(60);
+/// Visitors whom a full room refuses come again in so long a time, evenly: about twice a minute. Nobody knows
+/// how many they are, and all of them at once would find few positions.
+const RETRY_SPREAD: Duration = Duration::from_secs(60);
+/// They begin no later than that: until then the capacity may have changed.
+const RETRY_MOST: Duration = Duration::from_secs(600);
 /// Seconds of the schedule before the virtual clock that are restored.
 const RESTORED: Duration = Duration::from_secs(60);
 
@@ -151,18 +154,20 @@ impl Room {
         let mut may_enter = || take_session_slot.as_mut().is_some_and(|take| take());
         let (cost, load) = (self.settings.cost(newcomer.class), &self.tickets.load);
         let (capacity, is_held) = (load.capacity(), newcomer.held.is_some());
+        let full = |opens_in| Arrival::Full { retry_after: spread(opens_in, newcomer.nonce) };
         if capacity >= Rate::MAX && !is_held && !self.keeps_order(now) && may_enter() {
             return self.enter(cost);
         }
         if capacity == Rate::ZERO {
-            return Arrival::Full { retry_after: RETRY_CLOSED };
+            return full(Duration::ZERO);
         }
         if !has_session_slot {
             self.stop_clock(now);
         }
         let clock_at = self.tickets.clock.at(now);
-        if self.is_session_wait_too_long(clock_at) {
-            return Arrival::Full { retry_after: RETRY_FULL };
+        let too_long = self.session_wait_too_long(clock_at);
+        if too_long > Duration::ZERO {
+            return full(too_long);
         }
         let burst = self.settings.burst(capacity);
         // Room expires as the virtual clock passes: while it is behind the wall clock, what lies before that
@@ -170,7 +175,7 @@ impl Room {
         let oldest = if has_session_slot { clock_at.saturating_sub(burst) } else { clock_at };
         let oldest = oldest.max(Timestamp::from_secs(clock_at.max(now).second()));
         let Some(placed) = self.schedule.slots.take(cost, now, oldest) else {
-            return Arrival::Full { retry_after: RETRY_FULL };
+            return full(self.schedule.slots.opens_at().since(now));
         };
         let is_due = has_session_slot && is_at_once(placed.due, clock_at, burst);
         if is_due && !is_held && !load.is_crowded(now) {
@@ -242,13 +247,21 @@ impl Room {
         if self.session_slots.are_counted() { self.schedule.end_of_part(slot, cost) } else { slot }
     }
 
-    /// Whether a newcomer would wait for a session slot for longer than the longest wait.
-    fn is_session_wait_too_long(&self, clock_at: Timestamp) -> bool {
-        self.session_slots.are_counted() && {
-            let ahead = self.schedule.slots.between(clock_at, self.schedule.last_due());
-            self.session_wait(ahead) > self.settings.max_wait()
+    /// By how much a newcomer would wait for a session slot for longer than the longest wait.
+    fn session_wait_too_long(&self, clock_at: Timestamp) -> Duration {
+        if !self.session_slots.are_counted() {
+            return Duration::ZERO;
         }
+        let ahead = self.schedule.slots.between(clock_at, self.schedule.last_due());
+        self.session_wait(ahead).saturating_sub(self.settings.max_wait())
     }
+}
+
+/// When a visitor comes again whom a room refuses that has a position for it in `opens_in`. `random`: 64
+/// random bits.
+fn spread(opens_in: Duration, random: u64) -> Duration {
+    let share = random as f64 / (u64::MAX as f64);
+    opens_in.clamp(AGAIN, RETRY_MOST) + RETRY_SPREAD.mul_f64(share)
 }
 
 /// Whether a newcomer due at `due` enters at once. A burst of a second is WebQ's rule: i = 0.

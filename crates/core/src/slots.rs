@@ -295,6 +295,11 @@ impl Slots {
         Frontier(self.frontier.load(Ordering::Acquire)).second().max(self.floor())
     }
 
+    /// When the first second that may have room comes within the longest wait.
+    pub(crate) fn opens_at(&self) -> Timestamp {
+        Timestamp::from_secs(self.frontier().saturating_sub(self.max_wait_s.load(Ordering::Acquire)))
+    }
+
     /// No new visitor is placed before this second.
     pub fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)

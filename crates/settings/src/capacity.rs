@@ -54,8 +54,8 @@ section! {
         /// How it is discovered: the name of an algorithm; "fixed": it is the number in `rate`; "auto":
         /// "fixed" if there is a number in `rate`, else "bottleneck".
         estimator: String = AUTO.into() => EstimatorName;
-        /// Cost units per second: for "fixed" what the origin can serve (0: no limit until a number is set),
-        /// for the others where they start (0: they choose).
+        /// Cost units per second: for "fixed" what the origin can serve (0: it is discovered until a number
+        /// is set through the API; 1000000: no limit), for the others where they start (0: they choose).
         rate: f64 = 0.0 => RateOrNone;
         /// Never admit more than this, in cost units per second, whatever is discovered; 0: no bound.
         ceiling: f64 = 0.0 => RateOrNone;
@@ -132,10 +132,11 @@ impl Settings {
         }
     }
 
-    /// Whether nothing limits admission: the estimator is "fixed" and no number is given.
+    /// Whether nothing limits admission: the estimator is "fixed", at the largest number.
     pub fn lets_everybody_in(&self) -> bool {
         let is_told = matches!(self.role, Role::TokenCheck { .. });
-        !is_told && !self.discovers() && self.capacity.given().is_none() && self.capacity.most().is_none()
+        let is_unlimited = self.capacity.given() == Some(Rate::MAX);
+        !is_told && !self.discovers() && is_unlimited && self.capacity.most().is_none()
     }
 
     pub fn discovers(&self) -> bool {
@@ -153,8 +154,9 @@ impl Settings {
             (true, Some(rate)) => {
                 format!("discovered by \"{}\", starting from {} cost units/s", self.estimator(), rate.get())
             }
+            (false, Some(rate)) if rate == Rate::MAX => "unlimited, as given".into(),
             (false, Some(rate)) => format!("{} cost units/s, as given", rate.get()),
-            (false, None) => "unlimited: nobody waits until PUT /v1/capacity sets one".into(),
+            (false, None) => format!("discovered by \"{DISCOVERS}\" until PUT /v1/capacity sets one"),
         };
         if let Some(most) = c.most() {
             text.push_str(&format!(", at most {}/s", most.get()));

@@ -116,7 +116,7 @@ fn the_capacity_of_an_unknown_origin_is_discovered_under_ten_times_that_load() {
 #[test]
 fn tokencheck_reports_the_capacity_of_tokengen_and_refuses_to_set_it() {
     let origin = Origin::answering("welcome");
-    let pair = pair_of(Config::new(&[]).text("capacity.estimator", "auto"), Config::new(&[origin.address()]));
+    let pair = pair_of(Config::new(&[]).set("capacity.rate", 0), Config::new(&[origin.address()]));
     let (generator, check) = (pair.generator, pair.check);
     let capacity = |gate: &Gate| -> Value { gate.admin("GET", "/v1/capacity", "").json() };
     let found = capacity(&generator);

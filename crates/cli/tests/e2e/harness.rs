@@ -96,7 +96,7 @@ impl Config {
             .text("listen.http", free_address())
             .text("listen.admin", free_address())
             .set("listen.workers", 2)
-            .text("capacity.estimator", "fixed")
+            .set("capacity.rate", "1e6")
             .set("origin.replicas", format!("[{}]", names.join(", ")))
             .text("log.level", "info")
     }

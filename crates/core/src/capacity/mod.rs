@@ -161,7 +161,8 @@ pub trait Estimator: Send {
 /// Parameters of all estimators.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Options {
-    /// The configured capacity: the value of `fixed` (`None`: unlimited), a starting point for the others.
+    /// The configured capacity: the value of `fixed` (`None`: discovered until one is set), a starting point
+    /// for the others.
     pub rate: Option<Rate>,
     pub power_ratio: PowerRatioConfig,
     pub aimd: AimdConfig,
@@ -188,7 +189,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 type Make = fn(&Options) -> Box<dyn Estimator>;
 
 const KNOWN: &[(&str, Make)] = &[
-    ("fixed", |options| Box::new(Fixed::new(options.rate))),
+    ("fixed", |options| Box::new(Fixed::new(options.rate, options.bottleneck))),
     ("power-ratio", |options| Box::new(PowerRatio::new(options.power_ratio, options.rate))),
     ("aimd", |options| Box::new(Aimd::new(options.aimd, options.rate))),
     ("vegas", |options| Box::new(Vegas::new(options.vegas, options.rate))),

@@ -35,6 +35,7 @@ pub enum Arrival {
     Wait(Ticket, Wait),
     /// The schedule is full up to the longest wait.
     Full {
+        /// When it is worth coming again: once there is a position, and not at the same time as others.
         retry_after: Duration,
     },
 }

@@ -38,13 +38,13 @@ fn estimators_are_created_by_name() {
 #[test]
 fn the_fixed_capacity_is_what_was_set_last() {
     let cases = [
-        (None, None, Rate::MAX, 0.0),
+        (Some(Rate::MAX), None, Rate::MAX, 0.0),
         (Some(rate(80.0)), None, rate(80.0), 1.0),
         (Some(rate(80.0)), Some(rate(20.0)), rate(20.0), 1.0),
         (None, Some(Rate::ZERO), Rate::ZERO, 1.0),
     ];
     for (configured, set, capacity, confidence) in cases {
-        let mut control = Control::new(Box::new(Fixed::new(configured)), FREE);
+        let mut control = Control::new(Box::new(Fixed::new(configured, BottleneckConfig::default())), FREE);
         if let Some(rate) = set {
             control.set_capacity(rate, NOW);
         }
@@ -53,6 +53,23 @@ fn the_fixed_capacity_is_what_was_set_last() {
         assert_eq!(tunables, expected);
         assert_eq!((estimate.phase.name(), estimate.confidence), ("configured", confidence));
     }
+}
+
+#[test]
+fn a_capacity_that_is_still_to_be_given_is_discovered_and_not_unlimited() {
+    let mut awaiting = Control::new(Box::new(Fixed::new(None, BottleneckConfig::default())), FREE);
+    let mut discovers = Control::new(Box::new(Bottleneck::new(BottleneckConfig::default(), None)), FREE);
+    let served = Sample { in_flight: 4, ..SERVED };
+    for ms in (0..2_000).step_by(100) {
+        let now = NOW + Duration::from_millis(ms);
+        let samples = [Sample { ended: now, ..served }; 5];
+        let load = GateLoad { room_waits: true, queued: 9, in_flight: 4 };
+        assert_eq!(awaiting.tick(&samples, &load, now), discovers.tick(&samples, &load, now), "{ms} ms");
+    }
+    assert!(awaiting.state().samples > 0);
+    awaiting.set_capacity(rate(20.0), NOW);
+    let (tunables, _) = awaiting.tick(&[], &GateLoad::default(), NOW);
+    assert_eq!((tunables.capacity, tunables.max_in_flight), (rate(20.0), None));
 }
 
 /// Returns a fixed estimate and records its inputs.

@@ -90,6 +90,45 @@ fn no_newcomer_waits_below_capacity() {
     assert!(!room.busy(after(60_000)));
 }
 
+/// When the `n`-th of 1,000 visitors is told to come again who find the room full. Their random bits are
+/// spread evenly.
+fn told(room: &Room, n: u64, now: Timestamp) -> Option<Duration> {
+    match room.arrive(ClassId(0), n * (u64::MAX / 1_000), None, now) {
+        Arrival::Full { retry_after } => Some(retry_after),
+        Arrival::Enter | Arrival::Wait(..) => None,
+    }
+}
+
+#[test]
+fn a_full_room_is_asked_again_when_it_has_a_position_and_not_by_all_at_once() {
+    let room = Room::new(config(), rate(10.0), START);
+    crowd(&room, 5_000, 0, START);
+    // What took 500 s takes 625 s now: newcomers go behind it, and the longest wait is 600 s.
+    room.set_capacity(rate(8.0), START);
+    let first = told(&room, 0, START).expect("full");
+    assert!((first.as_secs_f64() - 26.0).abs() <= 1.0, "{first:?}");
+    let mut per_ten_s = [0; 6];
+    for n in 0..1_000 {
+        let after = told(&room, n, START).expect("full") - first;
+        per_ten_s[after.as_secs() as usize / 10] += 1;
+    }
+    assert!(per_ten_s.iter().all(|n| (160..=170).contains(n)), "{per_ten_s:?}");
+    let early = START + (first - Duration::from_secs(1));
+    assert_eq!(told(&room, 0, early), Some(Duration::from_secs(1)), "a second too early");
+    assert_eq!(told(&room, 0, START + first), None, "in time");
+}
+
+#[test]
+fn a_room_that_opens_late_or_at_an_unknown_time_is_asked_within_minutes() {
+    let room = Room::new(config(), rate(100.0), START);
+    crowd(&room, 50_000, 0, START);
+    room.set_capacity(rate(1.0), START);
+    assert_eq!(told(&room, 0, START), Some(Duration::from_secs(600)), "it opens in 14 hours, if it is so");
+    room.set_capacity(Rate::ZERO, START);
+    let closed = [0, 500, 1_000].map(|n| told(&room, n, START).expect("closed").as_secs_f64().round());
+    assert_eq!(closed, [1.0, 31.0, 61.0]);
+}
+
 #[test]
 fn closed_full_and_unlimited() {
     let room = Room::new(config(), Rate::ZERO, START);

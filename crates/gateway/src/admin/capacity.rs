@@ -1,6 +1,7 @@
 //! `/v1/capacity`: the origin's capacity, how it was found, and how an operator may change it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -13,7 +14,7 @@ use tidegate_core::units::Rate;
 use super::answer::{Outcome, Problem, document};
 use super::call::Call;
 use super::schema::{exactly, why};
-use crate::control::capacity::finite;
+use crate::control::capacity::{MOST_TTL, finite};
 use crate::control::driver::Control;
 use tidegate_settings::Role;
 
@@ -24,7 +25,8 @@ pub(super) fn get(call: &Call) -> Outcome {
 pub(super) fn put(call: &Call) -> Outcome {
     let rate = call.body["rate"].as_f64().and_then(Rate::per_second);
     let rate = rate.ok_or_else(|| Problem::bad_request("the rate is not a number"))?;
-    match call.control().set_capacity(rate, call.by()) {
+    let ttl = call.body["ttl_s"].as_f64().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    match call.control().set_capacity(rate, ttl, call.by()) {
         Ok(()) => get(call),
         Err(why) => Err(Problem::conflict(why.to_string())),
     }
@@ -46,7 +48,11 @@ pub(super) fn wanted() -> Value {
     let rate = json!({
         "type": "number", "minimum": 0, "maximum": Rate::MAX.get(), "description": "Cost units per second.",
     });
-    exactly(&[("rate", rate), ("why", why())], &["rate"])
+    let ttl = json!({
+        "type": "number", "minimum": 1, "maximum": MOST_TTL.as_secs(),
+        "description": "Seconds after which a capacity that is not discovered is forgotten; without: never.",
+    });
+    exactly(&[("rate", rate), ("ttl_s", ttl), ("why", why())], &["rate"])
 }
 
 /// How much work the origin is given.
@@ -119,6 +125,9 @@ pub(super) struct Capacity {
     floor: Option<f64>,
     /// The operator's; null: none.
     ceiling: Option<f64>,
+    /// When the capacity that was set is forgotten, in milliseconds since 1970; null: none was set, or for
+    /// good.
+    expires_at_ms: Option<u64>,
     /// How often it began to look anew after it had settled.
     rediscoveries: u64,
     /// What this process does.
@@ -159,6 +168,7 @@ impl Capacity {
             evidence: state.into(),
             floor,
             ceiling,
+            expires_at_ms: capacity.expires_at_ms(),
             rediscoveries: capacity.rediscoveries(),
             role: settings.role.name(),
             history: capacity.history().map(Change::new).collect(),
@@ -215,6 +225,7 @@ mod tests {
             evidence: state.into(),
             floor,
             ceiling,
+            expires_at_ms: None,
             rediscoveries: 0,
             role: "",
             history: Vec::new(),

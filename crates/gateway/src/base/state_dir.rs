@@ -1,9 +1,10 @@
 //! What survives a restart: the key ring and the promises, in one directory.
 //!
 //! Tickets are stateless: a killed gateway that restarts with the same keys loses no visitor, and one that
-//! knows what was promised does not overbook. Both files are small: a line per key, and 8 bytes for every
+//! knows what was promised does not overbook. These files are small: a line per key, and 8 bytes for every
 //! second of the schedule, written once a second to a temporary file and renamed. A crash of the process
-//! loses at most the last second. There is no fsync, as a crash of the machine empties the waiting room.
+//! loses at most the last second. There is no fsync, as a crash of the machine empties the waiting room. A
+//! third file has the capacity that another system has set, and until when it holds.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 
 const KEYS: &str = "keys";
 const PROMISES: &str = "promises";
+const CAPACITY: &str = "capacity";
 /// Far more than a day's schedule: a larger file is not ours.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -65,8 +67,9 @@ impl StateDir {
         self.read(PROMISES)
     }
 
-    pub fn save_promises(&self, bytes: &[u8]) -> io::Result<()> {
-        self.write(PROMISES, bytes)
+    /// The capacity that was set with a time to live, as [`Saver::save_capacity`] got it.
+    pub fn capacity(&self) -> io::Result<Option<Vec<u8>>> {
+        self.read(CAPACITY)
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
@@ -95,8 +98,8 @@ impl StateDir {
     }
 }
 
-/// Saves promises on a thread of its own, so that the tick does not wait for the disk. A slow disk gets only
-/// the newest.
+/// Saves promises and the capacity on a thread of its own, so that the tick does not wait for the disk. A
+/// slow disk gets only the newest.
 pub struct Saver {
     mailbox: Arc<Mailbox>,
     /// Closed when the thread has ended.
@@ -112,6 +115,7 @@ struct Mailbox {
 #[derive(Default)]
 struct Next {
     promises: Option<Vec<u8>>,
+    capacity: Option<Vec<u8>>,
     is_closed: bool,
 }
 
@@ -122,9 +126,9 @@ impl Saver {
         let (end, ended) = sync_channel::<()>(1);
         let inbox = mailbox.clone();
         let thread = std::thread::Builder::new().name("promises".into()).spawn(move || {
-            while let Some(promises) = inbox.next() {
-                if let Err(e) = dir.save_promises(&promises) {
-                    tracing::warn!(error = %e, "promises cannot be saved");
+            while let Some((file, bytes)) = inbox.next() {
+                if let Err(e) = dir.write(file, &bytes) {
+                    tracing::warn!(error = %e, "{file} cannot be saved");
                 }
             }
             drop(end);
@@ -137,6 +141,12 @@ impl Saver {
 
     pub fn save(&self, promises: Vec<u8>) {
         self.mailbox.next.lock().promises = Some(promises);
+        self.mailbox.changed.notify_one();
+    }
+
+    /// Replaces the file of the capacity; empty: none was set.
+    pub fn save_capacity(&self, bytes: Vec<u8>) {
+        self.mailbox.next.lock().capacity = Some(bytes);
         self.mailbox.changed.notify_one();
     }
 
@@ -159,11 +169,19 @@ impl Drop for Saver {
 }
 
 impl Mailbox {
-    /// Waits for the next promises to be saved; `None`: closed.
-    fn next(&self) -> Option<Vec<u8>> {
+    /// Waits for what is to be saved next, and in which file; `None`: closed.
+    fn next(&self) -> Option<(&'static str, Vec<u8>)> {
         let mut next = self.next.lock();
-        self.changed.wait_while(&mut next, |next| next.promises.is_none() && !next.is_closed);
-        next.promises.take()
+        let take = |next: &mut Next| {
+            let capacity = next.capacity.take().map(|bytes| (CAPACITY, bytes));
+            capacity.or_else(|| next.promises.take().map(|bytes| (PROMISES, bytes)))
+        };
+        loop {
+            match take(&mut next) {
+                None if !next.is_closed => self.changed.wait(&mut next),
+                taken => return taken,
+            }
+        }
     }
 }
 
@@ -208,11 +226,11 @@ mod tests {
         let (precious, new) = (path.join("precious"), path.join(format!("{PROMISES}.new")));
         fs::write(&precious, b"keep").unwrap();
         std::os::unix::fs::symlink(&precious, &new).unwrap();
-        dir.save_promises(b"abc").unwrap();
+        dir.write(PROMISES, b"abc").unwrap();
         assert_eq!(fs::read(&precious).unwrap(), b"keep");
         fs::write(&new, b"theirs").unwrap();
         let mut theirs = File::open(&new).unwrap();
-        dir.save_promises(b"abc").unwrap();
+        dir.write(PROMISES, b"abc").unwrap();
         let mut seen = String::new();
         theirs.read_to_string(&mut seen).unwrap();
         assert_eq!(seen, "theirs");
@@ -241,8 +259,8 @@ mod tests {
         let path = scratch("promises");
         let dir = StateDir::open(Some(&path), 1).unwrap();
         assert_eq!(dir.promises().unwrap(), None);
-        dir.save_promises(b"abc").unwrap();
-        dir.save_promises(b"de").unwrap();
+        dir.write(PROMISES, b"abc").unwrap();
+        dir.write(PROMISES, b"de").unwrap();
         assert_eq!(dir.promises().unwrap().unwrap(), b"de");
         fs::remove_dir_all(path).unwrap();
     }

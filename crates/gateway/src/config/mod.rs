@@ -298,6 +298,9 @@ impl Config {
         let mut options = s.capacity.options();
         if s.discovers() {
             options.rate = options.rate.or(known);
+        } else if let Role::TokenCheck { .. } = s.role {
+            // Tokengen limits, and says by how much; until then tickets do.
+            options.rate = Some(Rate::MAX);
         }
         // A search above the operator's limit would never end.
         if let Some(most) = self.gate.max_in_flight {

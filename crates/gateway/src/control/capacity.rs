@@ -4,6 +4,9 @@
 //! `tidegate_core::capacity` and `tidegate_core::control` decide. A reload keeps what was learned: a new
 //! ceiling or floor does not touch the estimator, and a new estimator starts from the capacity in force.
 
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 use tidegate_core::capacity::{Estimate, GateLoad, Phase, Sample, State};
 use tidegate_core::control::{Change, Control as Steering, Tunables};
 use tidegate_core::gate::Totals;
@@ -13,6 +16,9 @@ use crate::config::Config;
 use crate::shared::Shared;
 use tidegate_settings::Role;
 
+/// The longest time for which a capacity may be set.
+pub const MOST_TTL: Duration = Duration::from_secs(24 * 3600);
+
 pub struct Capacity {
     steering: Steering,
     tunables: Tunables,
@@ -20,6 +26,16 @@ pub struct Capacity {
     rediscoveries: u64,
     /// Since its last search began.
     has_settled: bool,
+    lease: Option<Lease>,
+    /// The state directory has another one.
+    is_lease_unsaved: bool,
+}
+
+/// A capacity that was set with a time to live, by an estimator outside the gate. It outlives the process.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Lease {
+    per_second: f64,
+    until_ms: u64,
 }
 
 /// Why the capacity cannot be changed or looked for here.
@@ -38,12 +54,60 @@ impl Capacity {
     pub fn new(live: &Config, now: Timestamp) -> Self {
         let mut steering = live.steering();
         let (tunables, estimate) = steering.tick(&[], &GateLoad::default(), now);
-        Self { steering, tunables, estimate, rediscoveries: 0, has_settled: false }
+        Self {
+            steering,
+            tunables,
+            estimate,
+            rediscoveries: 0,
+            has_settled: false,
+            lease: None,
+            is_lease_unsaved: false,
+        }
+    }
+
+    /// Takes over the capacity that was set before a restart, if its time is not over.
+    pub fn restore(&mut self, shared: &Shared, saved: &[u8], now: Timestamp) {
+        let Ok(lease) = serde_json::from_slice::<Lease>(saved) else { return };
+        let left = Duration::from_millis(lease.until_ms.saturating_sub(now.as_millis()));
+        // One that holds for longer comes from a clock that was set back.
+        if let Some(rate) = Rate::per_second(lease.per_second)
+            && !left.is_zero()
+            && left <= MOST_TTL
+            && self.set(shared, rate, Some(left), now).is_ok()
+        {
+            tracing::info!(per_second = rate.get(), ?left, "capacity restored, as it was set");
+        }
+    }
+
+    /// What the state directory is to have, if it is not what it has.
+    pub fn take_unsaved(&mut self) -> Option<Vec<u8>> {
+        let saved = || self.lease.and_then(|lease| serde_json::to_vec(&lease).ok()).unwrap_or_default();
+        std::mem::take(&mut self.is_lease_unsaved).then(saved)
+    }
+
+    fn set_lease(&mut self, lease: Option<Lease>) {
+        self.is_lease_unsaved |= lease != self.lease;
+        self.lease = lease;
+    }
+
+    /// When the capacity that was set is forgotten, in milliseconds since 1970.
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        self.lease.map(|lease| lease.until_ms)
+    }
+
+    /// Forgets a capacity whose time is over: what is configured is in force again.
+    fn expire(&mut self, live: &Config, now: Timestamp) {
+        if self.lease.is_some_and(|lease| lease.until_ms <= now.as_millis()) {
+            self.set_lease(None);
+            self.steering.replace(live.estimator(None));
+            tracing::warn!("the capacity that was set has expired: {}", live.settings.explain_capacity());
+        }
     }
 
     /// One tick: learns from `samples` and those that the gate kept since the last tick, and sets room and
     /// gate accordingly.
     pub fn tick(&mut self, shared: &Shared, samples: &mut Vec<Sample>, now: Timestamp) -> Totals {
+        self.expire(&shared.config.load(), now);
         let gate = shared.gate.totals();
         shared.gate.take_samples(samples);
         shared.sessions.tick(shared, &gate, self.estimate.confidence > 0.0, now);
@@ -65,11 +129,21 @@ impl Capacity {
         }
     }
 
-    pub fn set(&mut self, shared: &Shared, rate: Rate, now: Timestamp) -> Result<(), NotHere> {
-        if let Role::TokenCheck { .. } = shared.config.load().settings.role {
+    /// `ttl`: for how long. It has no meaning where the capacity is discovered from there on.
+    pub fn set(
+        &mut self,
+        shared: &Shared,
+        rate: Rate,
+        ttl: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<(), NotHere> {
+        let live = shared.config.load();
+        if let Role::TokenCheck { .. } = live.settings.role {
             return Err(NotHere::TokenCheck);
         }
         self.steering.set_capacity(rate, now);
+        let until_ms = ttl.filter(|_| !live.settings.discovers()).map(|ttl| (now + ttl).as_millis());
+        self.set_lease(until_ms.map(|until_ms| Lease { per_second: rate.get(), until_ms }));
         self.tick(shared, &mut Vec::new(), now);
         Ok(())
     }
@@ -77,7 +151,7 @@ impl Capacity {
     pub fn rediscover(&mut self, live: &Config, now: Timestamp) -> Result<(), NotHere> {
         match live.settings.role {
             Role::TokenCheck { .. } => Err(NotHere::TokenCheck),
-            _ if !live.settings.discovers() => Err(NotHere::Given),
+            _ if self.estimate.phase == Phase::Configured => Err(NotHere::Given),
             _ => {
                 self.steering.rediscover(now);
                 Ok(())
@@ -95,8 +169,10 @@ impl Capacity {
         if !is_same || (new.settings.discovers() && !is_tuned_alike) {
             // "Unlimited" was not learned from any sample.
             let known = Some(self.estimate.capacity).filter(|rate| *rate > Rate::ZERO && *rate < Rate::MAX);
+            self.set_lease(None);
             self.steering.replace(new.estimator(known));
         } else if before.rate != after.rate && !new.settings.discovers() {
+            self.set_lease(None);
             match after.given() {
                 Some(rate) => self.steering.set_capacity(rate, now),
                 None => self.steering.replace(new.estimator(None)),
@@ -162,8 +238,6 @@ pub(crate) fn usable_limit(limit: Option<u32>, shared: &Shared) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use tidegate_core::units::Cost;
     use tidegate_settings::Settings;
@@ -193,6 +267,7 @@ mod tests {
         /// The tunables after a tick with these samples.
         fn tick(&mut self, samples: &[Sample]) -> Tunables {
             self.ms += 100;
+            self.capacity.expire(&self.live, at(self.ms));
             let load = GateLoad { room_waits: true, queued: 9, in_flight: 4 };
             let (tunables, estimate) = self.capacity.steering.tick(samples, &load, at(self.ms));
             (self.capacity.tunables, self.capacity.estimate) = (tunables, estimate);
@@ -261,9 +336,57 @@ mod tests {
         assert_eq!(gate.reload("rate = 60\nfloor = 1").capacity.get(), 60.0);
         gate.capacity.steering.set_capacity(Rate::per_second(70.0).unwrap(), at(gate.ms));
         assert_eq!(gate.reload("rate = 60\nfloor = 2").capacity.get(), 70.0, "what an operator set stays");
-        assert_eq!(gate.reload("estimator = \"fixed\"").capacity, Rate::MAX);
+        assert_eq!(gate.reload("estimator = \"fixed\"\nrate = 1000000").capacity, Rate::MAX);
         let cold = gate.reload("");
         assert!(cold.capacity.get() < 1_000.0, "unlimited is no starting point: {cold:?}");
+    }
+
+    #[test]
+    fn a_gate_to_which_a_capacity_will_be_given_does_not_begin_unlimited() {
+        let mut gate = Reloaded::start("estimator = \"fixed\"");
+        let first = gate.capacity.tunables();
+        assert!(
+            first.capacity.get() < 1_000.0 && first.max_in_flight.is_some_and(|most| most < 50),
+            "{first:?}"
+        );
+        let live = live("estimator = \"fixed\"");
+        assert_eq!(gate.capacity.rediscover(&live, at(gate.ms)), Ok(()));
+        gate.tick(&(0..9).map(|i| served(12 * i)).collect::<Vec<_>>());
+        assert!(gate.samples() > 0, "{:?}", gate.capacity.state());
+        gate.capacity.steering.set_capacity(Rate::per_second(70.0).unwrap(), at(gate.ms));
+        let given = gate.tick(&[]);
+        assert_eq!((given.capacity.get(), given.max_in_flight), (70.0, Some(50)));
+        assert_eq!(gate.capacity.rediscover(&live, at(gate.ms)), Err(NotHere::Given));
+    }
+
+    #[test]
+    fn a_capacity_with_a_time_to_live_is_forgotten_after_it() {
+        for (text, after) in [("rate = 80", Some(80.0)), ("estimator = \"fixed\"", None)] {
+            let mut gate = Reloaded::start(text);
+            gate.capacity.steering.set_capacity(Rate::per_second(70.0).unwrap(), at(0));
+            gate.capacity.set_lease(Some(Lease { per_second: 70.0, until_ms: at(250).as_millis() }));
+            assert!(gate.capacity.take_unsaved().is_some_and(|saved| !saved.is_empty()));
+            assert!(gate.capacity.take_unsaved().is_none(), "saved once");
+            for expected in [Some(70.0), Some(70.0), after] {
+                let tunables = gate.tick(&[]);
+                match expected {
+                    Some(rate) => assert_eq!(tunables.capacity.get(), rate, "{text}, {} ms", gate.ms),
+                    None => assert!(tunables.max_in_flight.is_some_and(|most| most < 50), "{tunables:?}"),
+                }
+            }
+            assert_eq!(gate.capacity.take_unsaved(), Some(Vec::new()), "nor after a restart");
+        }
+    }
+
+    #[test]
+    fn a_reload_of_the_rate_ends_a_time_to_live_and_another_does_not() {
+        let mut gate = Reloaded::start("rate = 80");
+        gate.capacity.steering.set_capacity(Rate::per_second(70.0).unwrap(), at(0));
+        gate.capacity.set_lease(Some(Lease { per_second: 70.0, until_ms: at(10_000).as_millis() }));
+        assert_eq!(gate.reload("rate = 80\nfloor = 2").capacity.get(), 70.0);
+        assert!(gate.capacity.expires_at_ms().is_some());
+        assert_eq!(gate.reload("rate = 60").capacity.get(), 60.0);
+        assert!(gate.capacity.expires_at_ms().is_none());
     }
 
     #[test]

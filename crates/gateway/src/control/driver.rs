@@ -53,7 +53,11 @@ impl Control {
     pub fn new(shared: Arc<Shared>, source: Source, state: StateDir) -> Self {
         let at = shared.clock.now();
         let live = shared.config.load_full();
-        let capacity = Capacity::new(&live, at);
+        let mut capacity = Capacity::new(&live, at);
+        match state.capacity() {
+            Ok(saved) => capacity.restore(&shared, &saved.unwrap_or_default(), at),
+            Err(e) => tracing::warn!(error = %e, "the capacity that was set cannot be read"),
+        }
         // Workers start after this; none may admit a request before there is a limit.
         shared.gate.set_limit(capacity.tunables().max_in_flight);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
@@ -120,12 +124,12 @@ impl Control {
         }
     }
 
-    pub fn set_capacity(&self, rate: Rate, by: By<'_>) -> Result<(), NotHere> {
+    pub fn set_capacity(&self, rate: Rate, ttl: Option<Duration>, by: By<'_>) -> Result<(), NotHere> {
         let _lock = self.store.lock_changes();
         let now = self.shared.clock.now();
         let mut capacity = self.capacity();
         let old = finite(capacity.tunables().capacity);
-        capacity.set(&self.shared, rate, now)?;
+        capacity.set(&self.shared, rate, ttl, now)?;
         let new = finite(capacity.tunables().capacity);
         drop(capacity);
         let key = Some("capacity".into());
@@ -134,7 +138,7 @@ impl Control {
             &[Entry { action: "capacity", key, old: old.into(), new: new.into() }],
             now,
         );
-        tracing::info!(per_second = rate.get(), "capacity set");
+        tracing::info!(per_second = rate.get(), ?ttl, "capacity set");
         Ok(())
     }
 
@@ -218,6 +222,9 @@ impl Control {
     fn save(&self, now: Timestamp) {
         if let Some(room) = self.shared.admission.room() {
             self.saver.save(room.save(now));
+        }
+        if let Some(capacity) = self.capacity().take_unsaved() {
+            self.saver.save_capacity(capacity);
         }
     }
 

@@ -75,7 +75,8 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
     let status_path = status_path(live.class(asked.class).mark);
     let given = w.status.and_then(|status| StatusCode::from_u16(status).ok());
     let status = given.unwrap_or_else(|| waiting_status(live, w.kind));
-    let refresh = refresh(w.wait);
+    // Who has no position is asked again when there may be one.
+    let refresh = if w.kind == Kind::Full { retry_after(w.wait) } else { refresh(w.wait) };
     let view = View {
         kind: w.kind,
         lang: live.pages.language(asked.language),

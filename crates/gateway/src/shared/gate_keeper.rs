@@ -3,7 +3,7 @@
 //! `tidegate_core::gate` decides; this module makes tasks wait for its decisions. One mutex serves all
 //! workers: only as many requests as the origin can take contend for it, each for one decision.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,10 +29,9 @@ pub struct GateKeeper {
 struct Inner {
     gate: Gate,
     waiting: Waiting,
-    /// Answers under way by the id of their request, and all of them in the order of their heads. `heads` may
-    /// name answers that have ended.
-    answering: HashMap<u64, Answering>,
-    heads: VecDeque<(Timestamp, u64)>,
+    /// Answers under way that hold their in-flight slots, by the instants of their heads and the ids of their
+    /// requests. An answer that ends is removed at once: the tick meets only those that go on.
+    answering: BTreeMap<AnswerKey, Answering>,
     next_id: u64,
     /// Notified when an egress bucket will be ready before `armed`.
     alarm: Arc<Notify>,
@@ -83,16 +82,16 @@ struct Answering {
     class: ClassId,
     cost: Cost,
     served: Served,
-    head: Timestamp,
 }
+
+type AnswerKey = (Timestamp, u64);
 
 impl GateKeeper {
     pub fn new(config: &GateConfig, clock: Arc<Clock>) -> Arc<Self> {
         let inner = Inner {
             gate: Gate::new(config),
             waiting: Waiting::default(),
-            answering: HashMap::new(),
-            heads: VecDeque::new(),
+            answering: BTreeMap::new(),
             next_id: 0,
             alarm: Arc::default(),
             armed: None,
@@ -196,17 +195,15 @@ impl GateKeeper {
         self.inner.lock().gate.take_samples(into);
     }
 
-    fn answers(&self, id: u64, answering: Answering) {
-        let mut inner = self.inner.lock();
-        inner.heads.push_back((answering.head, id));
-        inner.answering.insert(id, answering);
+    fn answers(&self, key: AnswerKey, answering: Answering) {
+        self.inner.lock().answering.insert(key, answering);
     }
 
     /// Gives back the slot of an answer that went on after its head, unless it was taken back.
-    fn answered(&self, id: u64, served: Option<&Served>) {
+    fn answered(&self, key: AnswerKey, served: Option<&Served>) {
         let now = self.clock.now();
         let mut inner = self.inner.lock();
-        if let Some(Answering { class, cost, .. }) = inner.answering.remove(&id) {
+        if let Some(Answering { class, cost, .. }) = inner.answering.remove(&key) {
             inner.finish(class, cost, served, now);
         }
     }
@@ -235,12 +232,11 @@ impl Inner {
     }
 
     fn take_back_streams(&mut self, now: Timestamp) {
-        while let Some(&(head, id)) = self.heads.front().filter(|(head, _)| now.since(*head) >= STREAM_AFTER)
+        while let Some(oldest) = self.answering.first_entry()
+            && now.since(oldest.key().0) >= STREAM_AFTER
         {
-            self.heads.pop_front();
-            if let Some(Answering { class, cost, served, .. }) = self.answering.remove(&id) {
-                self.gate.stream(class, cost, &served, head, now);
-            }
+            let ((head, _), Answering { class, cost, served }) = oldest.remove_entry();
+            self.gate.stream(class, cost, &served, head, now);
         }
         self.wake(now);
     }
@@ -357,8 +353,8 @@ pub struct InFlightSlot {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SlotState {
     Held,
-    /// The answer goes on after its head. The keeper may take the slot back.
-    Answering,
+    /// The answer goes on after its head, which came then. The keeper may take the slot back.
+    Answering(Timestamp),
     GivenBack,
 }
 
@@ -371,9 +367,9 @@ impl InFlightSlot {
     /// The head of the answer came at `head`, and its body follows: the slot is kept for [`STREAM_AFTER`].
     pub fn answers(&mut self, sent: Timestamp, head: Timestamp, ok: bool) {
         if self.state == SlotState::Held {
-            self.state = SlotState::Answering;
+            self.state = SlotState::Answering(head);
             let served = Served { sent, in_flight: self.in_flight, ok };
-            self.keeper.answers(self.id, Answering { class: self.class, cost: self.cost, served, head });
+            self.keeper.answers((head, self.id), Answering { class: self.class, cost: self.cost, served });
         }
     }
 
@@ -389,7 +385,7 @@ impl Drop for InFlightSlot {
     fn drop(&mut self) {
         match self.state {
             SlotState::Held => self.keeper.finish(self.class, self.cost, self.served.as_ref()),
-            SlotState::Answering => self.keeper.answered(self.id, self.served.as_ref()),
+            SlotState::Answering(head) => self.keeper.answered((head, self.id), self.served.as_ref()),
             SlotState::GivenBack => {}
         }
     }

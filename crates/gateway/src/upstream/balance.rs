@@ -130,6 +130,7 @@ impl Replicas {
             new.iter().for_each(|r| r.set_healthy(true));
         }
         self.list.store(Arc::new(new));
+        self.limit.wake_all();
     }
 
     /// The present replicas, in the order of the configuration.
@@ -188,27 +189,23 @@ impl Replicas {
         avoid: Option<u64>,
         patience: Duration,
     ) -> Option<InFlight> {
-        let give_up = Instant::now() + patience;
-        loop {
-            let freed = self.limit.freed();
-            if let Some(replica) = self.pick(random(), avoid) {
-                match InFlight::take_slot(&replica) {
-                    Some(flight) => return Some(flight),
-                    // Another worker was faster.
-                    None => continue,
-                }
-            }
-            let list = self.list();
-            if !list.iter().any(|r| r.is_healthy()) {
-                return None;
-            }
-            // One has become free since.
-            if list.iter().any(|r| r.is_healthy() && r.has_slot()) {
-                continue;
-            }
-            drop(list);
-            tokio::time::timeout_at(give_up, freed).await.ok()?;
+        if let Some(entered) = self.try_enter(&random, avoid) {
+            return entered;
         }
+        let look = || self.try_enter(&random, avoid);
+        tokio::time::timeout(patience, self.limit.wait_for(look)).await.ok().flatten()
+    }
+
+    /// As [`Self::enter`]; `None`: a slot must be waited for.
+    fn try_enter(&self, random: impl Fn() -> u64, avoid: Option<u64>) -> Option<Option<InFlight>> {
+        while let Some(replica) = self.pick(random(), avoid) {
+            let entered = InFlight::take_slot(&replica);
+            // Else another worker was faster.
+            if entered.is_some() {
+                return Some(entered);
+            }
+        }
+        (!self.list.load().iter().any(|r| r.is_healthy())).then_some(None)
     }
 
     /// The replica for the next request; not `avoid` (an id) if there is another. `None`: every replica is

@@ -3,7 +3,7 @@
 use super::figures::score;
 use super::scenarios::{ALL, named};
 use super::*;
-use tidegate_core::capacity::Fixed;
+use tidegate_core::capacity::{BottleneckConfig, Fixed};
 use tidegate_core::units::Rate;
 
 fn spec(name: &str, lasts_s: u64) -> ArenaSpec {
@@ -49,14 +49,15 @@ fn a_rate_is_released_as_it_says() {
     let rate = Rate::per_second(60.0).unwrap();
     for (name, release) in [("exponential", Process::Poisson), ("exponential", Process::Constant)] {
         let spec = ArenaSpec { release, ..spec(name, 200) };
-        let trace = spec.run(&mut Fixed::new(Some(rate)));
+        let trace = spec.run(&mut Fixed::new(Some(rate), BottleneckConfig::default()));
         let served: u64 = trace.seconds.iter().map(|s| s.served).sum();
         assert!((served as f64 / 200.0 / 60.0 - 1.0).abs() < 0.03, "{release:?}: {served}");
         assert_eq!(trace.seconds[100].limit, None);
     }
     // No more is served than arrives, and no more than the capacity.
     for (rate, expected) in [(100.0, 60.0), (40.0, 40.0)] {
-        let trace = spec("low-load", 200).run(&mut Fixed::new(Rate::per_second(rate)));
+        let trace =
+            spec("low-load", 200).run(&mut Fixed::new(Rate::per_second(rate), BottleneckConfig::default()));
         let served: u64 = trace.seconds.iter().map(|s| s.served).sum();
         assert!((served as f64 / 200.0 / expected - 1.0).abs() < 0.03, "{rate}: {served}");
     }

@@ -377,7 +377,8 @@ impl World<'_> {
         Answer::Wait {
             has_status: has_place,
             after: Some(wait),
-            refresh: browser.then(|| respond::refresh(wait)),
+            refresh: browser
+                .then(|| if has_place { respond::refresh(wait) } else { respond::retry_after(wait) }),
             poll: browser.then_some(poll),
             full: !has_place,
         }

@@ -10,6 +10,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tidegate_core::units::Rate;
 use tidegate_settings::Capacity;
 
 use super::stretch::{Stretch, alone};
@@ -155,7 +156,7 @@ fn play(scenario: &Scenario, stretch: &Stretch, load: &Load, requests: u32, seed
     let mut scene = alone(scenario, stretch, load.expected * load.offered, lasts);
     let gate = scene.gate.as_mut().ok_or("expected a [gate]: there is none")?;
     let settings = &mut gate.settings;
-    settings.capacity = Capacity { estimator: "fixed".into(), ..Capacity::default() };
+    settings.capacity = Capacity { rate: Rate::MAX.get(), ..Capacity::default() };
     settings.origin.max_in_flight = load.limit as usize;
     (settings.queue.max_length, settings.queue.max_wait) = (MAX_QUEUE, MAX_TIME);
     settings.origin.first_byte_timeout = MAX_TIME;

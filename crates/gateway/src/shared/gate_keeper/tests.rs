@@ -66,6 +66,26 @@ async fn an_answer_that_ends_in_time_keeps_its_slot_until_then() {
     }
 }
 
+/// Of many answers, one goes on. Those that have ended are not met by the tick, under the gate's lock.
+#[tokio::test]
+async fn nothing_is_kept_of_answers_that_have_ended() {
+    let config = GateConfig { max_in_flight: Some(2), max_queue: 10, ..GateConfig::default() };
+    let keeper = GateKeeper::new(&config, Arc::new(Clock::new()));
+    let (mut long, sent) = (slot(&keeper).await, keeper.clock.now());
+    long.answers(sent, sent, true);
+    for ms in 0..1_000 {
+        let mut short = slot(&keeper).await;
+        short.answers(sent, sent + Duration::from_millis(ms), true);
+        short.complete(sent, true);
+    }
+    assert_eq!(keeper.inner.lock().answering.len(), 1);
+    keeper.tick(sent + STREAM_AFTER);
+    assert!(keeper.inner.lock().answering.is_empty());
+    assert_eq!(keeper.totals().in_flight, 0);
+    drop(long);
+    assert_eq!(samples(&keeper).len(), 1_001);
+}
+
 #[tokio::test]
 async fn a_streaming_answer_gives_its_slot_back_at_its_head() {
     let keeper = keeper();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
@@ -34,11 +35,25 @@ impl ReplicaLimit {
 
     pub(crate) fn set(&self, most: usize) {
         self.most.store(most, Relaxed);
-        self.freed.notify_waiters();
     }
 
-    pub(crate) async fn freed(&self) {
-        self.freed.notified().await;
+    /// What `look` finds, asked again whenever a slot has been freed. It is in the line of those to wake
+    /// before it looks: of two slots that are freed between the looks of two requests and their waits,
+    /// [`Notify`] would else remember only one.
+    pub(crate) async fn wait_for<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if let Some(found) = look() {
+                return found;
+            }
+            freed.await;
+        }
+    }
+
+    /// All who wait look again: it is not one slot that has become free.
+    pub(crate) fn wake_all(&self) {
+        self.freed.notify_waiters();
     }
 }
 
@@ -121,7 +136,9 @@ impl Replica {
         if healthy && !self.healthy.load(Relaxed) {
             self.clear_failures();
         }
-        self.healthy.store(healthy, Relaxed);
+        if self.healthy.swap(healthy, Relaxed) != healthy {
+            self.limit.wake_all();
+        }
     }
 
     pub fn is_retired(&self) -> bool {

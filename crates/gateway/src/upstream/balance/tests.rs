@@ -1,5 +1,9 @@
 //! Choice, ejection and reconfiguration of replicas.
 
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use super::*;
 use proptest::prelude::*;
 
@@ -215,4 +219,58 @@ async fn a_freed_slot_goes_to_the_request_that_waits_for_it() {
     tokio::task::yield_now().await;
     drop(first);
     assert!(waits.await.unwrap());
+}
+
+/// Two requests have looked and found no slot, and two slots are freed before either of them waits: both get
+/// one. (Nested, so that the second does all of this within the look of the first.)
+#[test]
+fn no_freed_slot_is_lost_between_two_that_wait() {
+    let origin = tidegate_settings::Origin { max_in_flight_per_replica: 2, ..origin(&["a:1"], 5) };
+    let replicas = Replicas::new(&origin);
+    let replica = replicas.list()[0].clone();
+    let taken = std::cell::RefCell::new(vec![InFlight::new(replica.clone()), InFlight::new(replica.clone())]);
+    let (mut cx, its) = (Context::from_waker(Waker::noop()), std::cell::RefCell::new(None));
+    let take = || InFlight::take_slot(&replica);
+    let mut second = pin!(replicas.limit.wait_for(|| {
+        let found = take();
+        taken.borrow_mut().clear();
+        found
+    }));
+    let mut first = pin!(replicas.limit.wait_for(|| {
+        let found = take();
+        if found.is_none() && !taken.borrow().is_empty() {
+            its.replace(Some(second.as_mut().poll(&mut cx)));
+        }
+        found
+    }));
+    let ours = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(ours.is_ready(), "a slot is free");
+    assert!(its.borrow().as_ref().is_some_and(|its| its.is_ready()));
+}
+
+#[tokio::test]
+async fn a_request_that_waits_gets_a_replica_that_is_added_or_comes_back() {
+    let at_most_one = |replicas: &[&str]| tidegate_settings::Origin {
+        max_in_flight_per_replica: 1,
+        health: tidegate_settings::Health { path: "/up".into(), ..Default::default() },
+        ..origin(replicas, 5)
+    };
+    let replicas = Replicas::new(&at_most_one(&["a:1", "b:1"]));
+    replicas.list()[1].set_healthy(false);
+    let _a = replicas.enter(|| 0, None, Duration::ZERO).await.expect("a slot");
+    let wait = || {
+        let replicas = replicas.clone();
+        tokio::spawn(async move { replicas.enter(|| 0, None, Duration::MAX).await.expect("a slot") })
+    };
+    for (change, expected) in [
+        (&(|| replicas.list()[1].set_healthy(true)) as &dyn Fn(), "b:1"),
+        (&|| replicas.reconfigure(&at_most_one(&["a:1", "b:1", "c:1"])), "c:1"),
+    ] {
+        let waits = wait();
+        tokio::task::yield_now().await;
+        change();
+        // Kept: the next one needs another replica.
+        std::mem::forget(waits.await.expect("no panic"));
+        assert!(replicas.list().iter().any(|r| r.authority() == expected && r.in_flight() == 1));
+    }
 }

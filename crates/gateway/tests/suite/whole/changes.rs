@@ -13,7 +13,7 @@ const SHOP: &str = r#"
 [origin]
 replicas = ["ORIGIN"]
 [capacity]
-estimator = "fixed"
+rate = 1000000
 [[class]]
 name = "search"
 match = { path = "/search*" }

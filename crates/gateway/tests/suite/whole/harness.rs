@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tidegate_core::measure::{Event, Snapshot};
+use tidegate_core::units::Rate;
 use tidegate_gateway::server::{Server, Source};
 use tidegate_settings::{Capacity, Override, Settings};
 
@@ -140,7 +141,7 @@ impl Gate {
         let mut settings = Settings::parse(&toml.replace("ORIGIN", &origin.to_string()), "test").unwrap();
         // Every request is admitted, unless the test sets a capacity.
         if settings.capacity == Capacity::default() {
-            settings.capacity.estimator = "fixed".into();
+            settings.capacity.rate = Rate::MAX.get();
         }
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         settings.listen.http = loopback;

@@ -1,5 +1,6 @@
 //! A position in the waiting room is used up only by a request that is served.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use tidegate_core::measure::Event;
@@ -154,4 +155,24 @@ fn one_client_is_told_that_the_room_is_full_and_others_get_positions() {
     assert_eq!(gate.count(Event::OverShare), 1);
     let other = from(&gate, "/", "198.51.100.1", "a=b");
     assert!(other.contains("problem:waiting"), "{other}");
+}
+
+#[test]
+fn a_full_room_gives_each_visitor_a_time_of_its_own_with_and_without_a_script() {
+    let origin = Origin::start();
+    let room = "[origin]\nreplicas = [\"ORIGIN\"]\n[capacity]\nrate = 0.1\n[room]\nmax_wait = \"1s\"\n";
+    let gate = Gate::start(&origin, room);
+    let asked = "GET / HTTP/1.1\r\nHost: shop.example\r\nAccept: text/html\r\nConnection: close\r\n\r\n";
+    let told = (0..40).map(|_| {
+        let answer = until(|| ask(gate.http, asked), |answer| answer.contains("data-kind=full"));
+        let number = |before: &str| -> u64 {
+            let (_, after) = answer.split_once(before).expect("a time");
+            after.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().parse().expect("seconds")
+        };
+        let after = number("retry-after: ");
+        assert_eq!(number("http-equiv=\"refresh\" content=\""), after, "the page loads itself again then");
+        after
+    });
+    let told: BTreeSet<u64> = told.collect();
+    assert!(told.len() > 5 && told.last() > Some(&20), "{told:?}");
 }

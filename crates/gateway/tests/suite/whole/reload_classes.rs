@@ -11,7 +11,7 @@ const BEFORE: &str = r#"
 [origin]
 replicas = ["ORIGIN"]
 [capacity]
-estimator = "fixed"
+rate = 1000000
 "#;
 
 fn class(name: &str) -> String {
@@ -107,8 +107,8 @@ fn a_reused_class_id_starts_with_new_counts() {
 #[test]
 fn a_position_in_the_room_outlives_a_reload_that_moves_its_class() {
     let origin = Origin::start();
-    let slow = "[capacity]\nestimator = \"fixed\"\nrate = 0.5\n[room]\nclasses = [\"page\"]\n";
-    let file = |classes: &[&str]| file(classes).replace("[capacity]\nestimator = \"fixed\"\n", slow);
+    let slow = "[capacity]\nrate = 0.5\n[room]\nclasses = [\"page\"]\n";
+    let file = |classes: &[&str]| file(classes).replace("[capacity]\nrate = 1000000\n", slow);
     let gate = Gate::start_from_file(&origin, &file(&["page"]));
     let waiting = until(|| get(gate.http, "/page", "a=b"), |answer| answer.contains("set-cookie: tg"));
     let ticket = cookies(&waiting);
