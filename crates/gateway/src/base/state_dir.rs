@@ -1,4 +1,5 @@
-//! What survives a restart: the key ring and the promises, in one directory.
+//! What survives a restart, in one directory: the key ring, the promises, what was learned and tuned, and the
+//! redeemed tickets of a clean stop (those of a process that was killed: `redeemed_log.rs`).
 //!
 //! Tickets are stateless: a killed gateway that restarts with the same keys loses no visitor, and one that
 //! knows what was promised does not overbook. Both files are small: a line per key, and 8 bytes for every
@@ -10,13 +11,16 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 const KEYS: &str = "keys";
 const PROMISES: &str = "promises";
+const LEARNED: &str = "learned.json";
+const REDEEMED: &str = "redeemed";
 /// Far more than a day's schedule: a larger file is not ours.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -65,8 +69,26 @@ impl StateDir {
         self.read(PROMISES)
     }
 
-    pub fn save_promises(&self, bytes: &[u8]) -> io::Result<()> {
-        self.write(PROMISES, bytes)
+    /// What was learned and tuned.
+    pub fn learned(&self) -> io::Result<Option<Vec<u8>>> {
+        self.read(LEARNED)
+    }
+
+    /// The tickets that were redeemed before the last clean stop.
+    pub fn redeemed(&self) -> io::Result<Option<Vec<u8>>> {
+        self.read(REDEEMED)
+    }
+
+    pub fn save(&self, file: StateFile, bytes: &[u8]) -> io::Result<()> {
+        self.write(file.name(), bytes)
+    }
+
+    /// Once they are kept elsewhere.
+    pub fn remove_redeemed(&self) -> io::Result<()> {
+        match fs::remove_file(self.path.join(REDEEMED)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
@@ -95,7 +117,27 @@ impl StateDir {
     }
 }
 
-/// Saves promises on a thread of its own, so that the tick does not wait for the disk. A slow disk gets only
+/// A file that is written again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StateFile {
+    Promises,
+    Learned,
+    Redeemed,
+}
+
+impl StateFile {
+    const ALL: [Self; 3] = [Self::Promises, Self::Learned, Self::Redeemed];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Promises => PROMISES,
+            Self::Learned => LEARNED,
+            Self::Redeemed => REDEEMED,
+        }
+    }
+}
+
+/// Saves state on a thread of its own, so that the tick does not wait for the disk. A slow disk gets only
 /// the newest.
 pub struct Saver {
     mailbox: Arc<Mailbox>,
@@ -107,11 +149,13 @@ pub struct Saver {
 struct Mailbox {
     next: Mutex<Next>,
     changed: Condvar,
+    /// Since the thread was told to end.
+    has_saved_all: AtomicBool,
 }
 
 #[derive(Default)]
 struct Next {
-    promises: Option<Vec<u8>>,
+    contents: [Option<Vec<u8>>; StateFile::ALL.len()],
     is_closed: bool,
 }
 
@@ -121,33 +165,43 @@ impl Saver {
         let mailbox = Arc::<Mailbox>::default();
         let (end, ended) = sync_channel::<()>(1);
         let inbox = mailbox.clone();
-        let thread = std::thread::Builder::new().name("promises".into()).spawn(move || {
-            while let Some(promises) = inbox.next() {
-                if let Err(e) = dir.save_promises(&promises) {
-                    tracing::warn!(error = %e, "promises cannot be saved");
+        let thread = std::thread::Builder::new().name("state".into()).spawn(move || {
+            while let Some((file, bytes)) = inbox.next() {
+                let saved = dir.save(file, &bytes);
+                inbox.has_saved_all.fetch_and(saved.is_ok(), Ordering::Relaxed);
+                if let Err(e) = saved {
+                    tracing::warn!(error = %e, file = file.name(), "state cannot be saved");
                 }
             }
             drop(end);
         });
         if let Err(e) = thread {
-            tracing::warn!(error = %e, "no thread to save promises: a restart will not know them");
+            tracing::warn!(error = %e, "no thread to save state: a restart will not know it");
         }
         Self { mailbox, ended: Mutex::new(Some(ended)) }
     }
 
-    pub fn save(&self, promises: Vec<u8>) {
-        self.mailbox.next.lock().promises = Some(promises);
+    pub fn save(&self, file: StateFile, bytes: Vec<u8>) {
+        self.mailbox.next.lock().contents[file as usize] = Some(bytes);
         self.mailbox.changed.notify_one();
     }
 
-    /// Waits until the last ones are saved, for a few seconds at most.
-    pub fn close(&self) {
-        self.mailbox.next.lock().is_closed = true;
-        self.mailbox.changed.notify_one();
-        if let Some(ended) = self.ended.lock().take() {
-            // Nothing is ever sent; the channel closes when the thread ends.
-            let _ = ended.recv_timeout(CLOSE_TIMEOUT);
+    /// Saves these as the last ones, and waits for that, for a few seconds at most. Returns whether all of
+    /// them are saved.
+    pub fn close(&self, last: impl IntoIterator<Item = (StateFile, Vec<u8>)>) -> bool {
+        let mut next = self.mailbox.next.lock();
+        for (file, bytes) in last {
+            next.contents[file as usize] = Some(bytes);
         }
+        self.mailbox.has_saved_all.store(true, Ordering::Relaxed);
+        next.is_closed = true;
+        drop(next);
+        self.mailbox.changed.notify_one();
+        // Nothing is ever sent; the channel closes when the thread ends.
+        let ended = self.ended.lock().take();
+        let has_ended = ended
+            .is_some_and(|ended| ended.recv_timeout(CLOSE_TIMEOUT) == Err(RecvTimeoutError::Disconnected));
+        has_ended && self.mailbox.has_saved_all.load(Ordering::Relaxed)
     }
 }
 
@@ -159,11 +213,12 @@ impl Drop for Saver {
 }
 
 impl Mailbox {
-    /// Waits for the next promises to be saved; `None`: closed.
-    fn next(&self) -> Option<Vec<u8>> {
+    /// Waits for what is to be saved next; `None`: closed.
+    fn next(&self) -> Option<(StateFile, Vec<u8>)> {
         let mut next = self.next.lock();
-        self.changed.wait_while(&mut next, |next| next.promises.is_none() && !next.is_closed);
-        next.promises.take()
+        self.changed
+            .wait_while(&mut next, |next| next.contents.iter().all(Option::is_none) && !next.is_closed);
+        StateFile::ALL.into_iter().find_map(|file| Some((file, next.contents[file as usize].take()?)))
     }
 }
 
@@ -208,11 +263,11 @@ mod tests {
         let (precious, new) = (path.join("precious"), path.join(format!("{PROMISES}.new")));
         fs::write(&precious, b"keep").unwrap();
         std::os::unix::fs::symlink(&precious, &new).unwrap();
-        dir.save_promises(b"abc").unwrap();
+        dir.save(StateFile::Promises, b"abc").unwrap();
         assert_eq!(fs::read(&precious).unwrap(), b"keep");
         fs::write(&new, b"theirs").unwrap();
         let mut theirs = File::open(&new).unwrap();
-        dir.save_promises(b"abc").unwrap();
+        dir.save(StateFile::Promises, b"abc").unwrap();
         let mut seen = String::new();
         theirs.read_to_string(&mut seen).unwrap();
         assert_eq!(seen, "theirs");
@@ -228,10 +283,11 @@ mod tests {
         let in_the_way = path.join(format!("{PROMISES}.new"));
         fs::create_dir(&in_the_way).unwrap();
         let saver = Saver::start(dir.clone());
-        (0..100u8).for_each(|n| saver.save(vec![n]));
+        (0..100u8).for_each(|n| saver.save(StateFile::Promises, vec![n]));
         fs::remove_dir(&in_the_way).unwrap();
-        saver.save(b"last".to_vec());
-        saver.close();
+        let last = [(StateFile::Promises, b"last".to_vec()), (StateFile::Learned, b"{}".to_vec())];
+        assert!(saver.close(last));
+        assert_eq!(dir.learned().unwrap().unwrap(), b"{}");
         assert_eq!(dir.promises().unwrap().unwrap(), b"last");
         fs::remove_dir_all(path).unwrap();
     }
@@ -241,8 +297,8 @@ mod tests {
         let path = scratch("promises");
         let dir = StateDir::open(Some(&path), 1).unwrap();
         assert_eq!(dir.promises().unwrap(), None);
-        dir.save_promises(b"abc").unwrap();
-        dir.save_promises(b"de").unwrap();
+        dir.save(StateFile::Promises, b"abc").unwrap();
+        dir.save(StateFile::Promises, b"de").unwrap();
         assert_eq!(dir.promises().unwrap().unwrap(), b"de");
         fs::remove_dir_all(path).unwrap();
     }

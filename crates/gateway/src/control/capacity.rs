@@ -4,12 +4,13 @@
 //! `tidegate_core::capacity` and `tidegate_core::control` decide. A reload keeps what was learned: a new
 //! ceiling or floor does not touch the estimator, and a new estimator starts from the capacity in force.
 
-use tidegate_core::capacity::{Estimate, GateLoad, Phase, Sample, State};
+use tidegate_core::capacity::{Estimate, GateLoad, Learned, Phase, Sample, State, Trust};
 use tidegate_core::control::{Change, Control as Steering, Tunables};
 use tidegate_core::gate::Totals;
 use tidegate_core::units::{ClassId, Rate, Timestamp};
 
 use crate::config::Config;
+use crate::control::learned::{Pushed, Saved, SavedCapacity};
 use crate::shared::Shared;
 use tidegate_settings::Role;
 
@@ -20,6 +21,10 @@ pub struct Capacity {
     rediscoveries: u64,
     /// Since its last search began.
     has_settled: bool,
+    /// What was learned last, also by an earlier process.
+    learned: Option<SavedCapacity>,
+    /// What was set last, while it is in force.
+    pushed: Option<Pushed>,
 }
 
 /// Why the capacity cannot be changed or looked for here.
@@ -38,7 +43,68 @@ impl Capacity {
     pub fn new(live: &Config, now: Timestamp) -> Self {
         let mut steering = live.steering();
         let (tunables, estimate) = steering.tick(&[], &GateLoad::default(), now);
-        Self { steering, tunables, estimate, rediscoveries: 0, has_settled: false }
+        Self {
+            steering,
+            tunables,
+            estimate,
+            rediscoveries: 0,
+            has_settled: false,
+            learned: None,
+            pushed: None,
+        }
+    }
+
+    /// Begins from what an earlier process has learned, or was told later. Before the first tick.
+    pub fn resume(&mut self, live: &Config, saved: &Saved, now: Timestamp) {
+        if let Role::TokenCheck { .. } = live.settings.role {
+            return;
+        }
+        let discovers = live.settings.discovers();
+        let capacity = saved.capacity.as_ref().filter(|_| discovers);
+        let pushed = saved.pushed.filter(|pushed| {
+            let at = Timestamp::from_millis(pushed.at_ms);
+            let is_newest = capacity.is_none_or(|learned| learned.at() <= at);
+            is_newest && pushed.configured == configured(live) && Trust::of(at, now) != Trust::Forgotten
+        });
+        if let Some((pushed, rate)) = pushed.and_then(|pushed| Some((pushed, Rate::per_second(pushed.rate)?)))
+        {
+            self.steering.set_capacity(rate, now);
+            self.pushed = Some(pushed);
+            let age_s = now.since(Timestamp::from_millis(pushed.at_ms)).as_secs();
+            tracing::info!(per_second = pushed.rate, age_s, "capacity as it was set before the restart");
+        } else if let Some((saved, learned)) = capacity.and_then(|saved| Some((saved, saved.learned(live)?)))
+        {
+            let trust = saved.trust(live, now);
+            let age_s = now.since(saved.at()).as_secs();
+            tracing::info!(
+                per_second = learned.capacity.get(),
+                age_s,
+                ?trust,
+                "capacity of before the restart"
+            );
+            if trust != Trust::Forgotten {
+                self.steering.estimator().resume(&learned, trust, now);
+                self.learned = Some(saved.clone());
+            }
+        } else {
+            return;
+        }
+        (self.tunables, self.estimate) = self.steering.tick(&[], &GateLoad::default(), now);
+    }
+
+    /// What a later process is to begin from. Only a settled estimator has learned something new.
+    pub(crate) fn learned(
+        &mut self,
+        live: &Config,
+        now: Timestamp,
+    ) -> (Option<SavedCapacity>, Option<Pushed>) {
+        let Estimate { capacity, phase, confidence, .. } = self.estimate;
+        if phase == Phase::Settled && confidence > 0.0 {
+            let simple = Learned { capacity, knee: None, costs: Vec::new() };
+            let learned = self.steering.estimator().learned().unwrap_or(simple);
+            self.learned = SavedCapacity::new(&learned, live, now).or(self.learned.take());
+        }
+        (self.learned.clone(), self.pushed)
     }
 
     /// One tick: learns from `samples` and those that the gate kept since the last tick, and sets room and
@@ -70,6 +136,8 @@ impl Capacity {
             return Err(NotHere::TokenCheck);
         }
         self.steering.set_capacity(rate, now);
+        let configured = configured(&shared.config.load());
+        self.pushed = Some(Pushed { at_ms: now.as_millis(), rate: rate.get(), configured });
         self.tick(shared, &mut Vec::new(), now);
         Ok(())
     }
@@ -80,6 +148,7 @@ impl Capacity {
             _ if !live.settings.discovers() => Err(NotHere::Given),
             _ => {
                 self.steering.rediscover(now);
+                (self.learned, self.pushed) = (None, None);
                 Ok(())
             }
         }
@@ -96,7 +165,9 @@ impl Capacity {
             // "Unlimited" was not learned from any sample.
             let known = Some(self.estimate.capacity).filter(|rate| *rate > Rate::ZERO && *rate < Rate::MAX);
             self.steering.replace(new.estimator(known));
+            (self.learned, self.pushed) = (None, None);
         } else if before.rate != after.rate && !new.settings.discovers() {
+            self.pushed = None;
             match after.given() {
                 Some(rate) => self.steering.set_capacity(rate, now),
                 None => self.steering.replace(new.estimator(None)),
@@ -148,6 +219,11 @@ impl Capacity {
     pub fn rediscoveries(&self) -> u64 {
         self.rediscoveries
     }
+}
+
+/// `capacity.rate` of the configuration.
+fn configured(live: &Config) -> Option<f64> {
+    live.settings.capacity.given().map(Rate::get)
 }
 
 /// A rate as JSON has it: `null` where it is unlimited.

@@ -13,6 +13,7 @@ mod policies;
 mod positions;
 mod reload;
 mod reload_classes;
+mod restart;
 mod rules;
 mod sessions;
 mod sharing;
