@@ -15,7 +15,10 @@ use std::time::Duration;
 use crate::gate::Totals;
 use crate::ingress::Ingress;
 use crate::measure::Event;
-use crate::room::{Checker, PollIntervals, Redemption, Room, RoomState, RoomTargets, TicketStatus, Wait};
+use crate::room::{
+    Checker, PollIntervals, RedeemedEarlier, Redemption, Room, RoomState, RoomTargets, TicketAdmission,
+    TicketStatus, Wait,
+};
 use crate::session::SessionPace;
 use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
@@ -178,6 +181,29 @@ impl Admission {
             Self::Room(room) => room.give_back(ticket),
             Self::Checker { checker, .. } => checker.give_back(ticket),
         }
+    }
+
+    fn tickets(&self) -> &TicketAdmission {
+        match self {
+            Self::Room(room) => room.tickets(),
+            Self::Checker { checker, .. } => checker.tickets(),
+        }
+    }
+
+    /// The redeemed tickets that could still be shown: pairs of the slot second and the nonce.
+    pub fn redeemed(&self) -> Vec<(u64, u64)> {
+        self.tickets().redeemed()
+    }
+
+    /// Takes over the tickets that an earlier process has redeemed: all of them, so that the others are good.
+    /// For a new room, before the first visitor.
+    pub fn restore_redeemed(&self, earlier: RedeemedEarlier) {
+        self.tickets().restore_redeemed(earlier);
+    }
+
+    /// The oldest second of the schedule whose tickets are still good.
+    pub fn oldest_valid(&self, now: Timestamp) -> u64 {
+        self.tickets().oldest_valid(now)
     }
 
     /// Charges work that was admitted without asking the room.

@@ -114,6 +114,12 @@ impl RedeemedNonces {
         }
     }
 
+    /// All of them: pairs of the slot second and the nonce.
+    pub fn all(&self) -> Vec<(u64, u64)> {
+        let shards = self.shards.iter().map(lock);
+        shards.flat_map(|shard| shard.iter().map(|e| (e.second, e.nonce)).collect::<Vec<_>>()).collect()
+    }
+
     /// Nonces in the set.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()

@@ -74,11 +74,14 @@ use schedule::Schedule;
 use session_pacing::SessionSlots;
 use settings::RequestSettings;
 pub use settings::RoomConfig;
-use ticket_admission::{TicketAdmission, TicketCheck};
+pub(crate) use ticket_admission::TicketAdmission;
+use ticket_admission::TicketCheck;
 use tokenchecks::LinkState;
 pub use tokenchecks::RemoteOrigin;
 pub(crate) use types::{AGAIN, Newcomer};
-pub use types::{Arrival, NeedsNewRoom, Redemption, RoomState, RoomTargets, TicketStatus, Wait};
+pub use types::{
+    Arrival, NeedsNewRoom, RedeemedEarlier, Redemption, RoomState, RoomTargets, TicketStatus, Wait,
+};
 use types::{MAX_WAIT, MIN_WAIT};
 
 /// Tickets count whole milliseconds.
@@ -128,6 +131,10 @@ impl Room {
             adoption: Adoption::new(now),
             control: Mutex::new(RoomControl::new(&config, capacity, now)),
         }
+    }
+
+    pub(crate) fn tickets(&self) -> &TicketAdmission {
+        &self.tickets
     }
 
     fn control(&self) -> MutexGuard<'_, RoomControl> {

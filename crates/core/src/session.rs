@@ -36,6 +36,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::capacity::Trust;
 use crate::detect::SessionCount;
 use crate::policies::TierId;
 use crate::sync::{AtomicF64, AtomicU64, Ordering, lock};
@@ -58,8 +59,8 @@ use turnover::Scan;
 
 pub use entry::SessionRequest;
 pub use types::{
-    Cap, Ender, Endings, NoSessionSlot, PoolState, SessionConfig, SessionInputs, SessionKey, SessionLine,
-    SessionPace, SessionPage, SessionStatus, SessionsState,
+    Cap, Ender, Endings, LearnedSessions, NoSessionSlot, PoolState, SessionConfig, SessionInputs, SessionKey,
+    SessionLine, SessionPace, SessionPage, SessionStatus, SessionsState,
 };
 
 /// Positions of a slab that are examined while its shard is locked.
@@ -415,6 +416,18 @@ impl Sessions {
             is_held: cap.is_held(),
             correction: cap.correction,
         }
+    }
+
+    /// What the cap controller has learned; `None` while too little is known.
+    pub fn learned(&self) -> Option<LearnedSessions> {
+        lock(&self.control).cap.learned()
+    }
+
+    /// Begins from what an earlier process has learned. For a new table, before the first visitor.
+    pub fn resume(&self, learned: &LearnedSessions, trust: Trust) {
+        let controller = &mut lock(&self.control).cap;
+        controller.resume(learned, trust);
+        self.publish(controller);
     }
 
     /// Bytes of the heap that the table uses.

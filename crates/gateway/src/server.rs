@@ -17,10 +17,12 @@ use tokio::sync::watch;
 use crate::admin;
 use crate::base::access_log::AccessWriter;
 use crate::base::clock::Clock;
+use crate::base::redeemed_log::RedeemedLog;
 use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
-use crate::control::config_store::ticket_keys;
+use crate::control::config_store::{Tuning, ticket_keys};
 use crate::control::driver::{self, Control};
+use crate::control::learned::Saved;
 use crate::control::tuners;
 use crate::proxy::accept;
 use crate::shared::coalesce::Coalescer;
@@ -83,8 +85,11 @@ impl Server {
         let admin = admin_listener.local_addr().map_err(StartError::System)?;
         let state =
             StateDir::open(settings.room.state_dir.as_deref(), http.port()).map_err(StartError::State)?;
-        let shared = Arc::new(share(settings, &state, listeners.len())?);
-        let control = Arc::new(Control::new(shared.clone(), source, state));
+        let clock = Arc::new(Clock::new());
+        let saved = Saved::read(&state);
+        let (settings, tuning) = Tuning::restored(settings, &saved, clock.now());
+        let shared = Arc::new(share(settings, &state, clock, listeners.len())?);
+        let control = Arc::new(Control::new(shared.clone(), source, state, &saved, tuning));
         let mut workers = Vec::with_capacity(listeners.len());
         for (index, listener) in listeners.into_iter().enumerate() {
             workers.push(spawn_worker(shared.clone(), index, listener).map_err(StartError::System)?);
@@ -175,8 +180,12 @@ fn listen_all(settings: &Settings) -> Result<(Vec<std::net::TcpListener>, Socket
     Ok((listeners, addr))
 }
 
-fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared, StartError> {
-    let clock = Arc::new(Clock::new());
+fn share(
+    settings: Settings,
+    state: &StateDir,
+    clock: Arc<Clock>,
+    workers: usize,
+) -> Result<Shared, StartError> {
     let now = clock.now();
     let keys = ticket_keys(&settings, state).map_err(StartError::State)?;
     let access = AccessWriter::open(settings.log.access, settings.log.access_file.as_deref())
@@ -184,6 +193,10 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
     let replicas = Replicas::new(&settings.origin);
     let live = Config::new(settings, &keys)?;
     let admission = admission(&live, state, now).map_err(|e| StartError::System(io::Error::other(e)))?;
+    let (log, redeemed) = RedeemedLog::open(state, now);
+    if let Some(redeemed) = redeemed {
+        admission.restore_redeemed(redeemed);
+    }
     let sessions = VisitorSessions::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
     // A reload may add classes. Those beyond the spare counters are served, but not counted apart.
     let classes = live.classes.len() + SPARE_CLASSES;
@@ -206,6 +219,7 @@ fn share(settings: Settings, state: &StateDir, workers: usize) -> Result<Shared,
         drain: watch::Sender::new(Drain::No),
         upstream: parking_lot::Mutex::default(),
         access,
+        redeemed: log,
     })
 }
 

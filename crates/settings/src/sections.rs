@@ -194,8 +194,8 @@ section! {
         /// To what a ticket is tied, so that it cannot be given away: a random cookie (the address prefix if
         /// a client keeps no cookies), the address prefix (/24 or /56), the address (WebQ III-C), or nothing.
         [fixed] binding: Binding = Binding::Cookie => Choice;
-        /// After a crash, a ticket whose turn had come is admitted again (`true`) or gets a new turn
-        /// (`false`).
+        /// After a restart of machine or container, which loses the list of used tickets, a ticket whose turn
+        /// had come is admitted again (`true`) or gets a new turn (`false`).
         [fixed] after_restart_accept: bool = true => Flag;
         /// Status of the waiting page and of the answer to programs.
         status: u16 = 503 => OneOf(&[200, 429, 503]);
@@ -209,7 +209,8 @@ section! {
         [fixed] title: String = String::new() => TITLE;
         /// Hosts a return URL may name; empty: only the host that was asked.
         [fixed] hosts: Vec<String> = Vec::new() => List(HOST_NAME);
-        /// Directory that keeps keys and given turns over a restart; empty: chosen by user and port.
+        /// Directory that keeps keys, given turns, and what was learned and tuned over a restart; empty:
+        /// chosen by user and port.
         [restart] state_dir: Option<PathBuf> = None => PathName::Any;
         /// Key ring: `ID:64 hex digits`. The first key signs, all verify; empty: a random key is made and
         /// kept in `state_dir`.

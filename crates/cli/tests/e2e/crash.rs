@@ -1,6 +1,10 @@
-//! `kill -9` while a thousand visitors wait: everybody keeps the position.
+//! `kill -9` while visitors wait and are let in: everybody keeps the position, and nobody enters twice.
 
-use super::harness::{Config, Gate, now};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::harness::{Config, Gate, now, pause, wait_for};
 use super::http::{Answer, Client};
 use super::origin::Origin;
 use super::visitor::{Visitor, is_wait};
@@ -83,4 +87,114 @@ fn positions_survive_a_second_crash() {
         ask_all(&gate, &mut crowd);
     }
     assert!(!crowd.is_empty(), "some still wait");
+}
+
+/// Visitors that ask without a break, and what became of them.
+#[derive(Default)]
+struct Seen {
+    /// Cookies with the tickets of visitors who were answered.
+    used: Mutex<Vec<Visitor>>,
+    wrong: Mutex<Vec<String>>,
+    /// No more newcomers.
+    is_closing: AtomicBool,
+}
+
+/// A visitor of the load.
+#[derive(Default)]
+struct Asking {
+    visitor: Visitor,
+    /// It got no answer to its last request.
+    is_unanswered: bool,
+}
+
+impl Asking {
+    /// `true`: it was let in. Its ticket may be replaced only if it was not answered, and by one for the same
+    /// turn: the first 16 characters hold when a ticket was issued and the wait.
+    fn ask(&mut self, client: &mut Option<Client>, gate: SocketAddr, seen: &Seen) -> bool {
+        let before = self.visitor.clone();
+        let turn =
+            |visitor: &Visitor| visitor.ticket().map(|(_, text)| (text[..16].to_owned(), text.to_owned()));
+        let open = client.take().map_or_else(|| Client::connect(gate), Ok);
+        let answered = open.and_then(|mut open| Ok((self.visitor.ask(&mut open, "/shop")?, Some(open))));
+        let Ok((answer, open)) = answered else {
+            (self.visitor, self.is_unanswered) = (before, true);
+            pause();
+            return false;
+        };
+        *client = open.filter(|_| !answer.head.closes());
+        let was_unanswered = std::mem::take(&mut self.is_unanswered);
+        let wrong = |what: &str| {
+            let (was, is) = (before.ticket(), self.visitor.ticket());
+            let what = format!("{what}: {answer:?}, {was:?} became {is:?}, unanswered: {was_unanswered}");
+            seen.wrong.lock().expect("lock").push(what);
+        };
+        if answer.status() == 200 {
+            if before.ticket().is_some() {
+                seen.used.lock().expect("lock").push(before);
+            }
+            return true;
+        }
+        match (turn(&before), turn(&self.visitor)) {
+            _ if !is_wait(&answer) => wrong("neither let in nor asked to wait"),
+            (Some((was, _)), Some((is, _))) if was != is => wrong("another turn"),
+            (Some((_, was)), Some((_, is))) if was != is && !was_unanswered => wrong("another ticket"),
+            (Some(_), None) => wrong("the ticket is gone"),
+            _ => {}
+        }
+        false
+    }
+}
+
+fn load(gate: SocketAddr, seen: &Seen) {
+    let mut crowd: Vec<Asking> = (0..10).map(|_| Asking::default()).collect();
+    let mut client = None;
+    while !crowd.is_empty() && seen.wrong.lock().expect("lock").is_empty() {
+        crowd.retain_mut(|asking| {
+            let is_in = asking.ask(&mut client, gate, seen);
+            if is_in {
+                *asking = Asking::default();
+            }
+            !(is_in && seen.is_closing.load(Ordering::SeqCst))
+        });
+    }
+}
+
+/// `scripts/sweep --only kill` runs it a thousand times.
+#[test]
+fn however_often_it_is_killed_nobody_enters_twice_and_nobody_loses_the_turn() {
+    let rounds: usize = std::env::var("TIDEGATE_KILLS").map_or(5, |n| n.parse().expect("a number"));
+    let origin = Origin::answering("welcome");
+    let mut gate = Gate::start(Config::waiting(&[origin.address()], 50.0));
+    let (address, seen) = (gate.http(), Arc::<Seen>::default());
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let seen = seen.clone();
+            std::thread::spawn(move || load(address, &seen))
+        })
+        .collect();
+    let used = || seen.used.lock().expect("lock").len();
+    let is_wrong = || !seen.wrong.lock().expect("lock").is_empty();
+    for round in 0..rounds {
+        // Kills fall on every part of the second between two saves.
+        let goal = used() + 3 + round * 7 % 60;
+        wait_for(format!("visitors who are let in, round {round}"), || {
+            (is_wrong() || used() >= goal).then_some(())
+        });
+        gate.kill();
+        let answered = seen.used.lock().expect("lock").clone();
+        gate.restart();
+        let mut client = Client::connect(address).unwrap();
+        for mut again in answered.into_iter().rev().take(5) {
+            let answer = again.ask(&mut client, "/shop").unwrap();
+            assert_ne!(answer.status(), 200, "round {round}: let in twice with one ticket: {answer:?}");
+        }
+        if is_wrong() {
+            break;
+        }
+    }
+    seen.is_closing.store(true, Ordering::SeqCst);
+    wait_for("all to be let in", || threads.iter().all(|thread| thread.is_finished()).then_some(()));
+    threads.into_iter().for_each(|thread| thread.join().expect("a visitor"));
+    let wrong = seen.wrong.lock().expect("lock");
+    assert!(wrong.is_empty(), "{} things went wrong: {}", wrong.len(), wrong[0]);
 }

@@ -233,8 +233,18 @@ impl Gate {
 
     /// `kill -9`, then the same gate again on the same addresses.
     pub fn crash_and_restart(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
         self.child.kill().expect("kill");
         self.child.wait().expect("wait");
+    }
+
+    /// The same gate again, on the same addresses.
+    pub fn restart(&mut self) {
         self.child = spawn(&self.dir, &self.config);
         self.wait_ready();
     }

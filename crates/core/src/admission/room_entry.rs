@@ -72,13 +72,16 @@ impl RoomEntry<'_> {
                 }
                 if asking.sends_on {
                     // It is used up here; the ticket for the way to tokencheck is due at once.
-                    let ticket = self.ticket_for_now(ticket.nonce);
-                    return Decision::SendOn { ticket, redeemed: true };
+                    let redeemed = Some(ticket);
+                    return Decision::SendOn { ticket: self.ticket_for_now(ticket.nonce), redeemed };
                 }
                 Decision::Enter { by: EnteredBy::Ticket(ticket) }
             }
             Redemption::Wait(wait) => self.early(ticket, wait),
             Redemption::Replayed => {
+                if let Some(decision) = self.unanswered(&ticket) {
+                    return decision;
+                }
                 (self.count)(Event::TicketReplayed);
                 self.arrive(None, Position::Replaced, nonce)
             }
@@ -87,6 +90,18 @@ impl RoomEntry<'_> {
                 self.arrive(Some(ticket.arrived), Position::Late, nonce)
             }
         }
+    }
+
+    /// The visitor may have got no answer when the process was killed: it keeps its turn, with a new ticket.
+    fn unanswered(&self, ticket: &Ticket) -> Option<Decision> {
+        let ticket = self.admission.tickets().successor(ticket)?;
+        let wait = match self.admission.look_at(self.entrance.ingress, &ticket, self.now) {
+            TicketStatus::Ready => Wait { wait: Duration::ZERO, position: 1, due: self.now },
+            TicketStatus::Wait(wait) => wait,
+            TicketStatus::Redeemed | TicketStatus::Expired => return None,
+        };
+        (self.count)(Event::WaitingAnswers);
+        Some(Decision::Wait { ticket, wait, position: Position::New })
     }
 
     fn early(&self, ticket: Ticket, wait: Wait) -> Decision {
@@ -200,7 +215,7 @@ impl RoomEntry<'_> {
         }
         match arrival {
             Arrival::Enter if asking.sends_on => {
-                Decision::SendOn { ticket: self.ticket_for_now(nonce), redeemed: false }
+                Decision::SendOn { ticket: self.ticket_for_now(nonce), redeemed: None }
             }
             Arrival::Enter if position == Position::Replaced => {
                 // There is room, but not for this ticket again: a new position, due at once, and a page.

@@ -103,8 +103,8 @@ impl<'a> SessionAsk<'a> {
 pub enum Decision {
     /// It goes to the origin.
     Enter { by: EnteredBy },
-    /// It goes to tokencheck with this ticket, which is due at once. `redeemed`: its own ticket was used up.
-    SendOn { ticket: Ticket, redeemed: bool },
+    /// It goes to tokencheck with this ticket, which is due at once. `redeemed`: its own, now used up.
+    SendOn { ticket: Ticket, redeemed: Option<Ticket> },
     /// It goes to tokencheck without a ticket: it need not ask the room, and tokengen forwards nothing.
     SendOnUnasked,
     /// It goes to tokengen for a ticket.

@@ -43,7 +43,7 @@
 //! - Scaling old samples by those that revealed a rise: some of them began before it, and the knee drifts up.
 //! - Shorter ramp rounds where samples vary little: gains 0.05 % of goodput, and fails with long tails.
 
-use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
+use super::{Estimate, Estimator, GateLoad, Learned, Phase, Sample, State, Trust};
 use crate::mutants::{self, Mutant};
 use crate::units::{ClassId, Rate, Timestamp};
 
@@ -55,6 +55,7 @@ mod initial_estimate;
 mod long_lived;
 mod meter;
 mod plan;
+mod restart;
 mod steps;
 
 #[cfg(test)]
@@ -502,6 +503,14 @@ impl Estimator for Bottleneck {
         (self.alarm, self.ramp_throughput) = (None, None);
         self.reason = "rediscovery requested";
         self.go(Purpose::Ramp, from, now);
+    }
+
+    fn learned(&self) -> Option<Learned> {
+        self.to_keep()
+    }
+
+    fn resume(&mut self, learned: &Learned, trust: Trust, now: Timestamp) {
+        self.begin_from(learned, trust, now);
     }
 
     fn state(&self) -> State {

@@ -15,6 +15,7 @@ mod bottleneck;
 mod fixed;
 mod gradient;
 mod gradient2;
+mod learned;
 mod power_ratio;
 mod throughput;
 mod vegas;
@@ -24,6 +25,7 @@ pub use bottleneck::{Bottleneck, BottleneckConfig};
 pub use fixed::Fixed;
 pub use gradient::{Gradient, GradientConfig};
 pub use gradient2::{Gradient2, Gradient2Config};
+pub use learned::{Knee, Learned, Trust};
 pub use power_ratio::{PowerRatio, PowerRatioConfig};
 pub use vegas::{Vegas, VegasConfig};
 
@@ -153,6 +155,16 @@ pub trait Estimator: Send {
 
     /// The id belongs to another class from now on, so what is known of the class is void.
     fn forget(&mut self, _class: ClassId) {}
+
+    /// What it has learned beside the capacity of its last estimate, for [`Estimator::resume`].
+    fn learned(&self) -> Option<Learned> {
+        None
+    }
+
+    /// Begins from what an earlier process has learned. For a new estimator, before its first sample.
+    fn resume(&mut self, learned: &Learned, _trust: Trust, now: Timestamp) {
+        self.set(learned.capacity, now);
+    }
 
     /// The present figures and the reason for the phase, for operators.
     fn state(&self) -> State;

@@ -45,6 +45,10 @@ pub struct Checker {
 }
 
 impl Checker {
+    pub(crate) fn tickets(&self) -> &TicketAdmission {
+        &self.tickets
+    }
+
     /// A checker that follows the wall clock until it gets an update.
     pub fn new(config: &RoomConfig, capacity: Rate, now: Timestamp) -> Self {
         Self {

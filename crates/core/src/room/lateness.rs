@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::settings::RoomConfig;
-use crate::sync::Atomic;
+use crate::sync::{Atomic, AtomicBool, Ordering};
 use crate::units::Timestamp;
 
 /// So late is still on time: a page wakes up, a connection is made, a request is sent.
@@ -31,6 +31,8 @@ pub(super) struct Lateness {
     /// Tickets due before this are refused: the start of this process, or zero if they are accepted.
     refuse_before: Atomic<Timestamp>,
     started: Timestamp,
+    /// The tickets that an earlier process has redeemed are known: the others are good in any case.
+    knows_redeemed: AtomicBool,
 }
 
 impl Lateness {
@@ -41,6 +43,7 @@ impl Lateness {
             tolerance: Atomic::new(Duration::ZERO),
             refuse_before: Atomic::new(Timestamp::default()),
             started: now,
+            knows_redeemed: AtomicBool::new(false),
         };
         lateness.configure(config);
         lateness
@@ -49,8 +52,14 @@ impl Lateness {
     pub(super) fn configure(&self, config: &RoomConfig) {
         self.grace.store(config.grace);
         self.tolerance.store(config.tolerance);
-        let accepts_all = config.after_restart_accept;
+        let accepts_all = config.after_restart_accept || self.knows_redeemed.load(Ordering::Relaxed);
         self.refuse_before.store(if accepts_all { Timestamp::default() } else { self.started });
+    }
+
+    /// The tickets that an earlier process has redeemed are known from now on.
+    pub(super) fn set_knows_redeemed(&self) {
+        self.knows_redeemed.store(true, Ordering::Relaxed);
+        self.refuse_before.store(Timestamp::default());
     }
 
     pub(super) fn is_expired(&self, due: Timestamp) -> bool {
@@ -112,6 +121,9 @@ mod tests {
                 !after_restart_accept
             );
             assert!(!lateness.is_expired(START));
+            lateness.set_knows_redeemed();
+            lateness.configure(&config);
+            assert!(!lateness.is_expired(START.saturating_sub(Duration::from_secs(1))));
         }
     }
 

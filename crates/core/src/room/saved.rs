@@ -1,7 +1,9 @@
 //! The room's memory over a restart: promises, virtual clock, show-up ratio.
 //!
-//! Redeemed nonces are not part of it: the setting `after_restart` decides whether a ticket whose turn had
-//! come is accepted again. The virtual clock resumes where it stood: visitors who were waiting are let in
+//! Redeemed nonces are not part of it: they must be known to the last one, so each is kept as it is redeemed
+//! ([`Admission::restore_redeemed`](crate::admission::Admission::restore_redeemed)). Where that was not
+//! possible, the setting `after_restart_accept` decides whether a ticket whose turn had come is accepted
+//! again. The virtual clock resumes where it stood: visitors who were waiting are let in
 //! later by the time the gateway was down, in order, and no ticket expires because the gateway was away.
 //!
 //! ```text

@@ -3,13 +3,15 @@
 //! A ticket is redeemed when the virtual clock has reached its due time and the origin is not behind, once,
 //! and within the grace period. All is decided from atomics that the tick publishes and the redeemed nonces.
 
+use std::collections::HashSet;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::lateness::{Lateness, Punctuality};
 use super::origin_load::OriginLoad;
 use super::page_parts::PageParts;
 use super::settings::RoomConfig;
-use super::types::{Redemption, TicketStatus, Wait};
+use super::types::{RedeemedEarlier, Redemption, TicketStatus, Wait};
 use crate::mutants::{self, Mutant};
 use crate::redeem::{Recorded, RedeemedNonces};
 use crate::sync::{Atomic, AtomicBool, Ordering};
@@ -51,7 +53,7 @@ impl TicketCheck {
     }
 }
 
-pub(super) struct TicketAdmission {
+pub(crate) struct TicketAdmission {
     pub(super) clock: VirtualClock,
     pub(super) load: OriginLoad,
     pub(super) lateness: Lateness,
@@ -59,6 +61,8 @@ pub(super) struct TicketAdmission {
     pub(super) parts: PageParts,
     /// Session slots are counted: the order is kept also where the origin takes all.
     keeps_order: AtomicBool,
+    /// Nonces among the redeemed ones.
+    in_doubt: OnceLock<HashSet<u64>>,
     /// Work of admitted visitors who were asked to come again, since the last tick.
     pub(super) deferred: Atomic<Cost>,
 }
@@ -72,6 +76,7 @@ impl TicketAdmission {
             redeemed: RedeemedNonces::default(),
             parts: PageParts::default(),
             keeps_order: AtomicBool::new(false),
+            in_doubt: OnceLock::new(),
             deferred: Atomic::new(Cost::ZERO),
         }
     }
@@ -152,9 +157,38 @@ impl TicketAdmission {
         self.lateness.of(ticket.due()) == Punctuality::Late
     }
 
+    /// The tickets that an earlier process has redeemed.
+    pub(crate) fn restore_redeemed(&self, earlier: RedeemedEarlier) {
+        for &(second, nonce) in &earlier.redeemed {
+            // A full set refuses later tickets until it has room again.
+            let _ = self.redeemed.record(second, nonce);
+        }
+        // Only a new room restores.
+        let _ = self.in_doubt.set(earlier.in_doubt);
+        self.lateness.set_knows_redeemed();
+    }
+
+    /// The ticket that takes the place of one of which nobody knows whether its visitor was answered before
+    /// the process was killed. It is always the same one, and so admits once.
+    pub(crate) fn successor(&self, ticket: &Ticket) -> Option<Ticket> {
+        let is_in_doubt = self.in_doubt.get()?.contains(&ticket.nonce);
+        let nonce = ticket.nonce.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+        is_in_doubt.then_some(Ticket { nonce, ..*ticket })
+    }
+
+    /// The redeemed tickets that could still be shown.
+    pub(crate) fn redeemed(&self) -> Vec<(u64, u64)> {
+        self.redeemed.all()
+    }
+
+    /// The oldest second of the schedule whose tickets are good.
+    pub(crate) fn oldest_valid(&self, now: Timestamp) -> u64 {
+        self.lateness.oldest_valid(now)
+    }
+
     /// On a tick: forgets tickets that are no longer good. Returns the oldest second whose tickets are.
     pub(super) fn forget_old(&self, now: Timestamp) -> u64 {
-        let oldest = self.lateness.oldest_valid(now);
+        let oldest = self.oldest_valid(now);
         self.redeemed.forget_before(oldest);
         oldest
     }

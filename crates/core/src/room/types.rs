@@ -1,5 +1,6 @@
 //! What goes into the room and what comes out of it.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -51,6 +52,16 @@ pub enum Redemption {
     Replayed,
     /// Too late. Give a new ticket: [`super::Room::arrive`] with this ticket's `arrived`.
     Expired,
+}
+
+/// The tickets that an earlier process has redeemed.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RedeemedEarlier {
+    /// Pairs of the slot second and the nonce.
+    pub redeemed: Vec<(u64, u64)>,
+    /// The nonces of those whose visitors may have got no answer, since the process was killed just then.
+    /// They get a new ticket for the same turn.
+    pub in_doubt: HashSet<u64>,
 }
 
 /// What a status poll returns.

@@ -62,7 +62,8 @@ use super::lower_bound::LowerBound;
 use super::slot_pool::{PoolLimit, UNBOUNDED};
 use super::table::Sums;
 use super::turnover::{OpenSessions, Turnover, TurnoverSample};
-use super::types::{Cap, SessionInputs};
+use super::types::{Cap, LearnedSessions, SessionInputs};
+use crate::capacity::Trust;
 use crate::decaying::{DecayingRatio, keep};
 use crate::gate::Totals;
 use crate::queue_target::queue_target;
@@ -92,6 +93,8 @@ const WORK_MEMORY_S: f64 = 60.0;
 /// Work, in cost units, and seconds of open sessions that the load of a session needs.
 const LEAST_WORK: f64 = 20.0;
 const LEAST_OPEN_S: f64 = 10.0;
+/// Over the least weight of a load that is to be checked: enough to be known until the first sessions come.
+const BARELY: f64 = 1.5;
 /// Change of the correction in a session's length per unit of error, and the greatest error.
 const PACE: f64 = 0.3;
 const MOST_OVER: f64 = 2.0;
@@ -351,10 +354,41 @@ impl CapController {
         self.correction = (self.correction * (rate * tick.dt_s).exp()).clamp(least, most);
     }
 
+    /// Whether the load of a session is known.
+    fn is_known(&self) -> bool {
+        self.load.sum >= LEAST_WORK && self.load.over >= LEAST_OPEN_S
+    }
+
+    pub(super) fn learned(&self) -> Option<LearnedSessions> {
+        let pair = |ratio: DecayingRatio| (ratio.sum, ratio.over);
+        self.is_known().then(|| LearnedSessions {
+            load: pair(self.load),
+            correction: self.correction,
+            length: pair(self.turnover.length),
+        })
+    }
+
+    /// Trusted, the values weigh what they did. To be checked, the load of a session counts for as little as
+    /// a cap needs, so that the first sessions outweigh it, and the correction begins anew.
+    pub(super) fn resume(&mut self, learned: &LearnedSessions, trust: Trust) {
+        let LearnedSessions { load: (work, open_s), correction, length: (held_s, ended) } = *learned;
+        let is_sound = [work, open_s, correction, held_s, ended].iter().all(|x| x.is_finite() && *x >= 0.0);
+        if trust == Trust::Forgotten || !is_sound || work < LEAST_WORK || open_s < LEAST_OPEN_S {
+            return;
+        }
+        self.load = DecayingRatio { sum: work, over: open_s };
+        self.turnover.length = DecayingRatio { sum: held_s, over: ended };
+        if trust == Trust::Trusted {
+            self.correction = correction.clamp(*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
+        } else {
+            self.load.decay((LEAST_WORK / work).max(LEAST_OPEN_S / open_s) * BARELY);
+            self.turnover.length.decay(1.0 / ended.max(1.0));
+        }
+    }
+
     /// The paper's cap, corrected; `None`: too little is known.
     fn discovered(&self, capacity: Rate) -> Option<f64> {
-        let is_known = self.load.sum >= LEAST_WORK && self.load.over >= LEAST_OPEN_S;
-        if !is_known || capacity >= Rate::MAX || capacity == Rate::ZERO {
+        if !self.is_known() || capacity >= Rate::MAX || capacity == Rate::ZERO {
             return None;
         }
         let load = self.load.get().filter(|load| *load > 0.0)?;

@@ -198,3 +198,14 @@ pub struct SessionPage {
     /// Where the next page begins; `None`: this is the last.
     pub next: Option<u64>,
 }
+
+/// What the cap controller has learned, to begin from after a restart. Pairs are sums and what they are over.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LearnedSessions {
+    /// Work of open sessions, and the seconds that they were open.
+    pub load: (f64, f64),
+    /// Correction of the paper's cap by the gate's queue.
+    pub correction: f64,
+    /// Seconds that sessions held their slots, and how many ended.
+    pub length: (f64, f64),
+}

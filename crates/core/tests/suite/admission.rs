@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::admission::{Admission, AdmissionRequest, Decision, Position, Presented};
-use tidegate_core::room::{Arrival, Redemption, Room, RoomConfig};
+use tidegate_core::admission::{Admission, AdmissionRequest, Decision, EnteredBy, Position, Presented};
+use tidegate_core::room::{Arrival, RedeemedEarlier, Redemption, Room, RoomConfig};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -84,4 +84,48 @@ fn tickets_for_now_do_not_flood_an_origin_that_is_behind() {
     // A hundred visitors sent on during an outage come at once: 10 s of work.
     let entered = (0..100).filter(|nonce| room.redeem(&for_now(*nonce), now) == Redemption::Enter).count();
     assert!((1..=30).contains(&entered), "{entered}");
+}
+
+#[test]
+fn a_restart_knows_the_used_tickets_and_a_visitor_in_doubt_keeps_the_turn() {
+    let waiting = |admission: &Admission| -> Vec<Ticket> {
+        let all = (1..40).map(|nonce| ask(admission, Presented::Nothing, false, nonce, at(0)));
+        let ticket =
+            |decision| if let Decision::Wait { ticket, .. } = decision { Some(ticket) } else { None };
+        all.filter_map(ticket).collect()
+    };
+    let before = Admission::Room(Box::new(room(10.0)));
+    let tickets = waiting(&before);
+    let (used, in_doubt, late) = (tickets[0], tickets[1], *tickets.last().expect("some wait"));
+    let redeemed = [used, in_doubt].map(|ticket| (ticket.due().second(), ticket.nonce)).to_vec();
+    let enters = |admission: &Admission, ticket, ms| {
+        let decision = ask(admission, Presented::Ticket(ticket), false, 100, at(ms));
+        matches!(decision, Decision::Enter { by: EnteredBy::Ticket(_) })
+    };
+
+    let config = RoomConfig { after_restart_accept: false, ..RoomConfig::default() };
+    let after = Admission::Room(Box::new(Room::new(config, Rate::per_second(10.0).unwrap(), at(60_000))));
+    assert!(!enters(&after, tickets[2], 60_000), "nobody knows whether it was used");
+    let in_doubt_nonces = [in_doubt.nonce].into();
+    after.restore_redeemed(RedeemedEarlier { redeemed, in_doubt: in_doubt_nonces });
+    assert!(enters(&after, tickets[2], 60_000), "it was not used");
+    let used_again = ask(&after, Presented::Ticket(used), false, 101, at(60_000));
+    assert!(matches!(used_again, Decision::Wait { position: Position::Replaced, .. }), "{used_again:?}");
+
+    // Of the one in doubt there is always the same successor, for the same turn. It admits once.
+    let successor = |ms| match ask(&after, Presented::Ticket(in_doubt), false, 102, at(ms)) {
+        Decision::Wait { ticket, position: Position::New, .. } => ticket,
+        other => panic!("a ticket for the same turn, not {other:?}"),
+    };
+    let ticket = successor(60_000);
+    assert_eq!((ticket, ticket.due()), (successor(60_010), in_doubt.due()));
+    assert_ne!(ticket.nonce, in_doubt.nonce);
+    assert!(enters(&after, ticket, 60_020));
+    assert!(!enters(&after, ticket, 60_030));
+    let again = ask(&after, Presented::Ticket(in_doubt), false, 103, at(60_040));
+    assert!(matches!(again, Decision::Wait { position: Position::Replaced, .. }), "{again:?}");
+    assert!(enters(&after, late, 60_050), "the others are good");
+    let mut known = after.redeemed();
+    known.sort_unstable();
+    assert!(known.contains(&(used.due().second(), used.nonce)), "for the next restart: {known:?}");
 }

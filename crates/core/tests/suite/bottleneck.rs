@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use tidegate_core::capacity::{Bottleneck, BottleneckConfig, Estimate, Estimator, GateLoad, Phase, Sample};
+use tidegate_core::capacity::{
+    Bottleneck, BottleneckConfig, Estimate, Estimator, GateLoad, Phase, Sample, Trust,
+};
 use tidegate_core::control::TICK;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -432,5 +434,58 @@ fn idle_time_before_a_crowd_does_not_lower_the_estimate() {
             // Four at once in 50 ms each are 80/s; a quarter of that is the least.
             assert!(estimate.capacity.get() >= 20.0, "after {idle} idle ticks, tick {tick}: {estimate:?}");
         }
+    }
+}
+
+/// A new estimator for the same origin, which begins from what the last one has learned.
+fn restarted(before: &Loop, origin: Origin, trust: Trust) -> Loop {
+    let learned = before.estimator.learned().expect("it has settled");
+    let mut it = Loop::new(origin);
+    it.estimator = Bottleneck::new(BottleneckConfig::default(), None);
+    it.estimator.resume(&learned, trust, Timestamp::from_micros(START_US));
+    let load = GateLoad { room_waits: true, queued: 1, in_flight: 0 };
+    it.estimate = it.estimator.tick(&load, Timestamp::from_micros(START_US));
+    it
+}
+
+#[test]
+fn what_was_learned_survives_a_restart() {
+    for service in [Service::Constant, Service::Exponential] {
+        let origin = || Origin::new(40, 100.0, service);
+        let mut before = Loop::new(origin());
+        before.run(60.0);
+        let (limit, capacity) = (f64::from(before.limit()), before.capacity());
+
+        let mut trusted = restarted(&before, origin(), Trust::Trusted);
+        assert_eq!(trusted.estimate.phase, Phase::Settled);
+        close(trusted.capacity(), capacity, 0.05);
+        close(f64::from(trusted.limit()), limit, 0.35);
+        close(trusted.run(1.0), 400.0, 0.15);
+        trusted.run(60.0);
+        close(trusted.capacity(), 400.0, 0.08);
+
+        let mut checked = restarted(&before, origin(), Trust::Checked);
+        assert_eq!(checked.estimate.phase, Phase::Searching, "it begins there, and measures");
+        close(checked.capacity(), capacity, 0.01);
+        assert!(checked.limit() >= 20, "{}", checked.limit());
+        checked.run(10.0);
+        assert_eq!(checked.estimate.phase, Phase::Settled);
+        close(checked.capacity(), 400.0, 0.08);
+
+        let forgotten = restarted(&before, origin(), Trust::Forgotten);
+        assert_eq!((forgotten.limit(), forgotten.capacity()), (4, Loop::new(origin()).capacity()));
+    }
+}
+
+#[test]
+fn an_origin_that_changed_over_a_restart_is_noticed() {
+    let mut before = Loop::new(Origin::new(40, 100.0, Service::Exponential));
+    before.run(60.0);
+    for (workers, mean_ms) in [(10, 100.0), (40, 400.0), (40, 25.0), (120, 100.0)] {
+        let mut it = restarted(&before, Origin::new(workers, mean_ms, Service::Exponential), Trust::Trusted);
+        it.run(60.0);
+        let truth = workers as f64 * 1e3 / mean_ms;
+        close(it.capacity(), truth, 0.12);
+        close(it.run(20.0), truth, 0.12);
     }
 }

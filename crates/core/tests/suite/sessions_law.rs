@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
+use tidegate_core::capacity::Trust;
 use tidegate_core::gate::*;
 use tidegate_core::policies::TierId;
 use tidegate_core::queue::Lane;
@@ -212,4 +213,31 @@ fn an_initial_estimate_is_refuted_once_requests_wait_at_the_origin() {
         let (per_min, longest_ms) = world.play(10, newcomers_per_s);
         assert!(per_min >= 0.8 * MOST_PER_MIN && longest_ms <= 10_000, "{case}: {per_min}, {longest_ms} ms");
     }
+}
+
+#[test]
+fn the_number_of_sessions_survives_a_restart() {
+    let mut before = World::new(Cap::Discovered, Rate::per_second(CAPACITY).unwrap(), 1);
+    (0..60_000).for_each(|_| before.step(1.5));
+    let learned = before.sessions.learned().expect("the load of a session");
+    let load = |trust: Trust| {
+        let mut world = World::new(Cap::Discovered, Rate::per_second(CAPACITY).unwrap(), 1);
+        world.sessions.resume(&learned, trust);
+        // Nobody is here yet: it comes from what was learned alone.
+        (0..10).for_each(|_| world.step(0.0));
+        world.sessions.learned().map(|learned| learned.load.0 / learned.load.1)
+    };
+    let per_session = learned.load.0 / learned.load.1;
+    let is_close = |load: Option<f64>| load.is_some_and(|load| (load / per_session - 1.0).abs() < 0.01);
+    assert!(is_close(load(Trust::Trusted)) && is_close(load(Trust::Checked)));
+    assert_eq!(load(Trust::Forgotten), None);
+    let weight = |trust| {
+        let sessions =
+            Sessions::new(&SessionConfig { cap: Cap::Discovered, ..SessionConfig::default() }, now(0));
+        sessions.resume(&LearnedSessions { correction: 0.5, ..learned }, trust);
+        (sessions.learned().expect("known").load.0, sessions.state().correction)
+    };
+    let ((trusted, kept), (checked, anew)) = (weight(Trust::Trusted), weight(Trust::Checked));
+    assert!(checked < trusted / 2.0, "the first sessions outweigh what is checked: {checked}, {trusted}");
+    assert_eq!((kept, anew), (0.5, 1.0));
 }

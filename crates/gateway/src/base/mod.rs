@@ -5,4 +5,5 @@ pub mod audit;
 pub mod clock;
 pub mod guard;
 pub mod log;
+pub mod redeemed_log;
 pub mod state_dir;

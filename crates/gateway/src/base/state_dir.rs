@@ -1,24 +1,26 @@
-//! What survives a restart: the key ring and the promises, in one directory.
+//! What survives a restart, in one directory: the key ring, the promises, what was learned and tuned, and the
+//! redeemed tickets of a clean stop (those of a process that was killed: `redeemed_log.rs`).
 //!
 //! Tickets are stateless: a killed gateway that restarts with the same keys loses no visitor, and one that
 //! knows what was promised does not overbook. These files are small: a line per key, and 8 bytes for every
 //! second of the schedule, written once a second to a temporary file and renamed. A crash of the process
-//! loses at most the last second. There is no fsync, as a crash of the machine empties the waiting room. A
-//! third file has the capacity that another system has set, and until when it holds.
+//! loses at most the last second. There is no fsync, as a crash of the machine empties the waiting room.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 const KEYS: &str = "keys";
 const PROMISES: &str = "promises";
-const CAPACITY: &str = "capacity";
+const LEARNED: &str = "learned.json";
+const REDEEMED: &str = "redeemed";
 /// Far more than a day's schedule: a larger file is not ours.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -67,9 +69,26 @@ impl StateDir {
         self.read(PROMISES)
     }
 
-    /// The capacity that was set with a time to live, as [`Saver::save_capacity`] got it.
-    pub fn capacity(&self) -> io::Result<Option<Vec<u8>>> {
-        self.read(CAPACITY)
+    /// What was learned and tuned.
+    pub fn learned(&self) -> io::Result<Option<Vec<u8>>> {
+        self.read(LEARNED)
+    }
+
+    /// The tickets that were redeemed before the last clean stop.
+    pub fn redeemed(&self) -> io::Result<Option<Vec<u8>>> {
+        self.read(REDEEMED)
+    }
+
+    pub fn save(&self, file: StateFile, bytes: &[u8]) -> io::Result<()> {
+        self.write(file.name(), bytes)
+    }
+
+    /// Once they are kept elsewhere.
+    pub fn remove_redeemed(&self) -> io::Result<()> {
+        match fs::remove_file(self.path.join(REDEEMED)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
@@ -98,8 +117,28 @@ impl StateDir {
     }
 }
 
-/// Saves promises and the capacity on a thread of its own, so that the tick does not wait for the disk. A
-/// slow disk gets only the newest.
+/// A file that is written again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StateFile {
+    Promises,
+    Learned,
+    Redeemed,
+}
+
+impl StateFile {
+    const ALL: [Self; 3] = [Self::Promises, Self::Learned, Self::Redeemed];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Promises => PROMISES,
+            Self::Learned => LEARNED,
+            Self::Redeemed => REDEEMED,
+        }
+    }
+}
+
+/// Saves state on a thread of its own, so that the tick does not wait for the disk. A slow disk gets only
+/// the newest.
 pub struct Saver {
     mailbox: Arc<Mailbox>,
     /// Closed when the thread has ended.
@@ -110,12 +149,13 @@ pub struct Saver {
 struct Mailbox {
     next: Mutex<Next>,
     changed: Condvar,
+    /// Since the thread was told to end.
+    has_saved_all: AtomicBool,
 }
 
 #[derive(Default)]
 struct Next {
-    promises: Option<Vec<u8>>,
-    capacity: Option<Vec<u8>>,
+    contents: [Option<Vec<u8>>; StateFile::ALL.len()],
     is_closed: bool,
 }
 
@@ -125,39 +165,43 @@ impl Saver {
         let mailbox = Arc::<Mailbox>::default();
         let (end, ended) = sync_channel::<()>(1);
         let inbox = mailbox.clone();
-        let thread = std::thread::Builder::new().name("promises".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("state".into()).spawn(move || {
             while let Some((file, bytes)) = inbox.next() {
-                if let Err(e) = dir.write(file, &bytes) {
-                    tracing::warn!(error = %e, "{file} cannot be saved");
+                let saved = dir.save(file, &bytes);
+                inbox.has_saved_all.fetch_and(saved.is_ok(), Ordering::Relaxed);
+                if let Err(e) = saved {
+                    tracing::warn!(error = %e, file = file.name(), "state cannot be saved");
                 }
             }
             drop(end);
         });
         if let Err(e) = thread {
-            tracing::warn!(error = %e, "no thread to save promises: a restart will not know them");
+            tracing::warn!(error = %e, "no thread to save state: a restart will not know it");
         }
         Self { mailbox, ended: Mutex::new(Some(ended)) }
     }
 
-    pub fn save(&self, promises: Vec<u8>) {
-        self.mailbox.next.lock().promises = Some(promises);
+    pub fn save(&self, file: StateFile, bytes: Vec<u8>) {
+        self.mailbox.next.lock().contents[file as usize] = Some(bytes);
         self.mailbox.changed.notify_one();
     }
 
-    /// Replaces the file of the capacity; empty: none was set.
-    pub fn save_capacity(&self, bytes: Vec<u8>) {
-        self.mailbox.next.lock().capacity = Some(bytes);
-        self.mailbox.changed.notify_one();
-    }
-
-    /// Waits until the last ones are saved, for a few seconds at most.
-    pub fn close(&self) {
-        self.mailbox.next.lock().is_closed = true;
-        self.mailbox.changed.notify_one();
-        if let Some(ended) = self.ended.lock().take() {
-            // Nothing is ever sent; the channel closes when the thread ends.
-            let _ = ended.recv_timeout(CLOSE_TIMEOUT);
+    /// Saves these as the last ones, and waits for that, for a few seconds at most. Returns whether all of
+    /// them are saved.
+    pub fn close(&self, last: impl IntoIterator<Item = (StateFile, Vec<u8>)>) -> bool {
+        let mut next = self.mailbox.next.lock();
+        for (file, bytes) in last {
+            next.contents[file as usize] = Some(bytes);
         }
+        self.mailbox.has_saved_all.store(true, Ordering::Relaxed);
+        next.is_closed = true;
+        drop(next);
+        self.mailbox.changed.notify_one();
+        // Nothing is ever sent; the channel closes when the thread ends.
+        let ended = self.ended.lock().take();
+        let has_ended = ended
+            .is_some_and(|ended| ended.recv_timeout(CLOSE_TIMEOUT) == Err(RecvTimeoutError::Disconnected));
+        has_ended && self.mailbox.has_saved_all.load(Ordering::Relaxed)
     }
 }
 
@@ -169,19 +213,12 @@ impl Drop for Saver {
 }
 
 impl Mailbox {
-    /// Waits for what is to be saved next, and in which file; `None`: closed.
-    fn next(&self) -> Option<(&'static str, Vec<u8>)> {
+    /// Waits for what is to be saved next; `None`: closed.
+    fn next(&self) -> Option<(StateFile, Vec<u8>)> {
         let mut next = self.next.lock();
-        let take = |next: &mut Next| {
-            let capacity = next.capacity.take().map(|bytes| (CAPACITY, bytes));
-            capacity.or_else(|| next.promises.take().map(|bytes| (PROMISES, bytes)))
-        };
-        loop {
-            match take(&mut next) {
-                None if !next.is_closed => self.changed.wait(&mut next),
-                taken => return taken,
-            }
-        }
+        self.changed
+            .wait_while(&mut next, |next| next.contents.iter().all(Option::is_none) && !next.is_closed);
+        StateFile::ALL.into_iter().find_map(|file| Some((file, next.contents[file as usize].take()?)))
     }
 }
 
@@ -226,11 +263,11 @@ mod tests {
         let (precious, new) = (path.join("precious"), path.join(format!("{PROMISES}.new")));
         fs::write(&precious, b"keep").unwrap();
         std::os::unix::fs::symlink(&precious, &new).unwrap();
-        dir.write(PROMISES, b"abc").unwrap();
+        dir.save(StateFile::Promises, b"abc").unwrap();
         assert_eq!(fs::read(&precious).unwrap(), b"keep");
         fs::write(&new, b"theirs").unwrap();
         let mut theirs = File::open(&new).unwrap();
-        dir.write(PROMISES, b"abc").unwrap();
+        dir.save(StateFile::Promises, b"abc").unwrap();
         let mut seen = String::new();
         theirs.read_to_string(&mut seen).unwrap();
         assert_eq!(seen, "theirs");
@@ -246,10 +283,11 @@ mod tests {
         let in_the_way = path.join(format!("{PROMISES}.new"));
         fs::create_dir(&in_the_way).unwrap();
         let saver = Saver::start(dir.clone());
-        (0..100u8).for_each(|n| saver.save(vec![n]));
+        (0..100u8).for_each(|n| saver.save(StateFile::Promises, vec![n]));
         fs::remove_dir(&in_the_way).unwrap();
-        saver.save(b"last".to_vec());
-        saver.close();
+        let last = [(StateFile::Promises, b"last".to_vec()), (StateFile::Learned, b"{}".to_vec())];
+        assert!(saver.close(last));
+        assert_eq!(dir.learned().unwrap().unwrap(), b"{}");
         assert_eq!(dir.promises().unwrap().unwrap(), b"last");
         fs::remove_dir_all(path).unwrap();
     }
@@ -259,8 +297,8 @@ mod tests {
         let path = scratch("promises");
         let dir = StateDir::open(Some(&path), 1).unwrap();
         assert_eq!(dir.promises().unwrap(), None);
-        dir.write(PROMISES, b"abc").unwrap();
-        dir.write(PROMISES, b"de").unwrap();
+        dir.save(StateFile::Promises, b"abc").unwrap();
+        dir.save(StateFile::Promises, b"de").unwrap();
         assert_eq!(dir.promises().unwrap().unwrap(), b"de");
         fs::remove_dir_all(path).unwrap();
     }

@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use tidegate_core::capacity::{Estimate, GateLoad, Phase, Sample, State};
+use tidegate_core::capacity::{Estimate, GateLoad, Learned, Phase, Sample, State, Trust};
 use tidegate_core::control::{Change, Control as Steering, Tunables};
 use tidegate_core::gate::Totals;
 use tidegate_core::units::{ClassId, Rate, Timestamp};
 
 use crate::config::Config;
+use crate::control::learned::{Pushed, Saved, SavedCapacity};
 use crate::shared::Shared;
 use tidegate_settings::Role;
 
@@ -26,16 +26,10 @@ pub struct Capacity {
     rediscoveries: u64,
     /// Since its last search began.
     has_settled: bool,
-    lease: Option<Lease>,
-    /// The state directory has another one.
-    is_lease_unsaved: bool,
-}
-
-/// A capacity that was set with a time to live, by an estimator outside the gate. It outlives the process.
-#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Lease {
-    per_second: f64,
-    until_ms: u64,
+    /// What was learned last, also by an earlier process.
+    learned: Option<SavedCapacity>,
+    /// What was set last, while it is in force.
+    pushed: Option<Pushed>,
 }
 
 /// Why the capacity cannot be changed or looked for here.
@@ -60,48 +54,80 @@ impl Capacity {
             estimate,
             rediscoveries: 0,
             has_settled: false,
-            lease: None,
-            is_lease_unsaved: false,
+            learned: None,
+            pushed: None,
         }
     }
 
-    /// Takes over the capacity that was set before a restart, if its time is not over.
-    pub fn restore(&mut self, shared: &Shared, saved: &[u8], now: Timestamp) {
-        let Ok(lease) = serde_json::from_slice::<Lease>(saved) else { return };
-        let left = Duration::from_millis(lease.until_ms.saturating_sub(now.as_millis()));
-        // One that holds for longer comes from a clock that was set back.
-        if let Some(rate) = Rate::per_second(lease.per_second)
-            && !left.is_zero()
-            && left <= MOST_TTL
-            && self.set(shared, rate, Some(left), now).is_ok()
+    /// Begins from what an earlier process has learned, or was told later. Before the first tick.
+    pub fn resume(&mut self, live: &Config, saved: &Saved, now: Timestamp) {
+        if let Role::TokenCheck { .. } = live.settings.role {
+            return;
+        }
+        let discovers = live.settings.discovers();
+        let capacity = saved.capacity.as_ref().filter(|_| discovers);
+        let pushed = saved.pushed.filter(|pushed| {
+            let at = Timestamp::from_millis(pushed.at_ms);
+            let is_newest = capacity.is_none_or(|learned| learned.at() <= at);
+            // One that holds for longer than it may comes from a clock that was set back.
+            let until = pushed.until_ms.map(Timestamp::from_millis);
+            let holds = until.is_none_or(|until| until > now && until.since(now) <= MOST_TTL);
+            let is_usable = holds && Trust::of(at, now) != Trust::Forgotten;
+            is_newest && is_usable && pushed.configured == configured(live)
+        });
+        if let Some((pushed, rate)) = pushed.and_then(|pushed| Some((pushed, Rate::per_second(pushed.rate)?)))
         {
-            tracing::info!(per_second = rate.get(), ?left, "capacity restored, as it was set");
+            self.steering.set_capacity(rate, now);
+            self.pushed = Some(pushed);
+            let age_s = now.since(Timestamp::from_millis(pushed.at_ms)).as_secs();
+            tracing::info!(per_second = pushed.rate, age_s, "capacity as it was set before the restart");
+        } else if let Some((saved, learned)) = capacity.and_then(|saved| Some((saved, saved.learned(live)?)))
+        {
+            let trust = saved.trust(live, now);
+            let age_s = now.since(saved.at()).as_secs();
+            tracing::info!(
+                per_second = learned.capacity.get(),
+                age_s,
+                ?trust,
+                "capacity of before the restart"
+            );
+            if trust != Trust::Forgotten {
+                self.steering.estimator().resume(&learned, trust, now);
+                self.learned = Some(saved.clone());
+            }
+        } else {
+            return;
         }
-    }
-
-    /// What the state directory is to have, if it is not what it has.
-    pub fn take_unsaved(&mut self) -> Option<Vec<u8>> {
-        let saved = || self.lease.and_then(|lease| serde_json::to_vec(&lease).ok()).unwrap_or_default();
-        std::mem::take(&mut self.is_lease_unsaved).then(saved)
-    }
-
-    fn set_lease(&mut self, lease: Option<Lease>) {
-        self.is_lease_unsaved |= lease != self.lease;
-        self.lease = lease;
+        (self.tunables, self.estimate) = self.steering.tick(&[], &GateLoad::default(), now);
     }
 
     /// When the capacity that was set is forgotten, in milliseconds since 1970.
     pub fn expires_at_ms(&self) -> Option<u64> {
-        self.lease.map(|lease| lease.until_ms)
+        self.pushed?.until_ms
     }
 
     /// Forgets a capacity whose time is over: what is configured is in force again.
     fn expire(&mut self, live: &Config, now: Timestamp) {
-        if self.lease.is_some_and(|lease| lease.until_ms <= now.as_millis()) {
-            self.set_lease(None);
+        if self.expires_at_ms().is_some_and(|until_ms| until_ms <= now.as_millis()) {
+            self.pushed = None;
             self.steering.replace(live.estimator(None));
             tracing::warn!("the capacity that was set has expired: {}", live.settings.explain_capacity());
         }
+    }
+
+    /// What a later process is to begin from. Only a settled estimator has learned something new.
+    pub(crate) fn learned(
+        &mut self,
+        live: &Config,
+        now: Timestamp,
+    ) -> (Option<SavedCapacity>, Option<Pushed>) {
+        let Estimate { capacity, phase, confidence, .. } = self.estimate;
+        if phase == Phase::Settled && confidence > 0.0 {
+            let simple = Learned { capacity, knee: None, costs: Vec::new() };
+            let learned = self.steering.estimator().learned().unwrap_or(simple);
+            self.learned = SavedCapacity::new(&learned, live, now).or(self.learned.take());
+        }
+        (self.learned.clone(), self.pushed)
     }
 
     /// One tick: learns from `samples` and those that the gate kept since the last tick, and sets room and
@@ -143,7 +169,8 @@ impl Capacity {
         }
         self.steering.set_capacity(rate, now);
         let until_ms = ttl.filter(|_| !live.settings.discovers()).map(|ttl| (now + ttl).as_millis());
-        self.set_lease(until_ms.map(|until_ms| Lease { per_second: rate.get(), until_ms }));
+        let (rate, configured) = (rate.get(), configured(&live));
+        self.pushed = Some(Pushed { at_ms: now.as_millis(), rate, configured, until_ms });
         self.tick(shared, &mut Vec::new(), now);
         Ok(())
     }
@@ -154,6 +181,7 @@ impl Capacity {
             _ if self.estimate.phase == Phase::Configured => Err(NotHere::Given),
             _ => {
                 self.steering.rediscover(now);
+                (self.learned, self.pushed) = (None, None);
                 Ok(())
             }
         }
@@ -169,10 +197,10 @@ impl Capacity {
         if !is_same || (new.settings.discovers() && !is_tuned_alike) {
             // "Unlimited" was not learned from any sample.
             let known = Some(self.estimate.capacity).filter(|rate| *rate > Rate::ZERO && *rate < Rate::MAX);
-            self.set_lease(None);
             self.steering.replace(new.estimator(known));
+            (self.learned, self.pushed) = (None, None);
         } else if before.rate != after.rate && !new.settings.discovers() {
-            self.set_lease(None);
+            self.pushed = None;
             match after.given() {
                 Some(rate) => self.steering.set_capacity(rate, now),
                 None => self.steering.replace(new.estimator(None)),
@@ -224,6 +252,11 @@ impl Capacity {
     pub fn rediscoveries(&self) -> u64 {
         self.rediscoveries
     }
+}
+
+/// `capacity.rate` of the configuration.
+fn configured(live: &Config) -> Option<f64> {
+    live.settings.capacity.given().map(Rate::get)
 }
 
 /// A rate as JSON has it: `null` where it is unlimited.
@@ -359,14 +392,17 @@ mod tests {
         assert_eq!(gate.capacity.rediscover(&live, at(gate.ms)), Err(NotHere::Given));
     }
 
+    fn pushed_until(ms: u64) -> Pushed {
+        let until_ms = Some(at(ms).as_millis());
+        Pushed { at_ms: at(0).as_millis(), rate: 70.0, configured: None, until_ms }
+    }
+
     #[test]
     fn a_capacity_with_a_time_to_live_is_forgotten_after_it() {
         for (text, after) in [("rate = 80", Some(80.0)), ("estimator = \"fixed\"", None)] {
             let mut gate = Reloaded::start(text);
             gate.capacity.steering.set_capacity(Rate::per_second(70.0).unwrap(), at(0));
-            gate.capacity.set_lease(Some(Lease { per_second: 70.0, until_ms: at(250).as_millis() }));
-            assert!(gate.capacity.take_unsaved().is_some_and(|saved| !saved.is_empty()));
-            assert!(gate.capacity.take_unsaved().is_none(), "saved once");
+            gate.capacity.pushed = Some(pushed_until(250));
             for expected in [Some(70.0), Some(70.0), after] {
                 let tunables = gate.tick(&[]);
                 match expected {
@@ -374,7 +410,7 @@ mod tests {
                     None => assert!(tunables.max_in_flight.is_some_and(|most| most < 50), "{tunables:?}"),
                 }
             }
-            assert_eq!(gate.capacity.take_unsaved(), Some(Vec::new()), "nor after a restart");
+            assert_eq!(gate.capacity.learned(&live(text), at(gate.ms)).1, None, "nor after a restart");
         }
     }
 
@@ -382,7 +418,7 @@ mod tests {
     fn a_reload_of_the_rate_ends_a_time_to_live_and_another_does_not() {
         let mut gate = Reloaded::start("rate = 80");
         gate.capacity.steering.set_capacity(Rate::per_second(70.0).unwrap(), at(0));
-        gate.capacity.set_lease(Some(Lease { per_second: 70.0, until_ms: at(10_000).as_millis() }));
+        gate.capacity.pushed = Some(pushed_until(10_000));
         assert_eq!(gate.reload("rate = 80\nfloor = 2").capacity.get(), 70.0);
         assert!(gate.capacity.expires_at_ms().is_some());
         assert_eq!(gate.reload("rate = 60").capacity.get(), 60.0);

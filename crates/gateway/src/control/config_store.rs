@@ -10,8 +10,8 @@
 //! in the order in which they took effect. The numbers have a lock of their own, which nobody holds while a
 //! disk is waited for.
 //!
-//! A change is all or nothing, and in force for the next request when the call returns. Tuned values live as
-//! long as the process. A reload keeps them, unless the *file's* value of that key has changed: then the
+//! A change is all or nothing, and in force for the next request when the call returns. Tuned values
+//! survive a restart (`learned.rs`) and a reload, unless the *file's* value of that key has changed: then the
 //! operator edited the file for that key, and the file wins.
 
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
+use tidegate_core::capacity::Trust;
 use tidegate_core::gate::GateConfig;
 use tidegate_core::measure::Snapshot;
 use tidegate_core::room::NeedsNewRoom;
@@ -34,6 +35,7 @@ use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
 use crate::control::capacity::{Capacity, usable_limit};
 use crate::control::congestion::CongestionMonitor;
+use crate::control::learned::{Saved, SavedTuned};
 use crate::shared::Shared;
 use tidegate_settings::{Applied, Change, Mistake, Override, Settings, json_of};
 
@@ -67,7 +69,7 @@ fn new_key() -> io::Result<String> {
     Ok(KeyRing::entry(id as u8, &secret))
 }
 
-/// Values tuned since the start, and the file's values.
+/// Values that were tuned, and the file's values.
 #[derive(Clone)]
 pub struct Tuning {
     /// The file's settings as of the last reload.
@@ -120,6 +122,47 @@ impl Tuning {
         Self { file, tuned: BTreeMap::new(), generation: 0 }
     }
 
+    /// What was tuned before a restart, on top of the file: as far as the file's value is still the one that
+    /// was tuned, and not forgotten. Returns the settings of the two together.
+    pub fn restored(file: Settings, saved: &Saved, now: Timestamp) -> (Settings, Self) {
+        let mut tuned = BTreeMap::new();
+        for (name, saved) in &saved.tuned {
+            let SavedTuned { at_ms, value, file: before, who, why } = saved.clone();
+            let at = Timestamp::from_millis(at_ms);
+            if file.value_of(name).as_ref() != Some(&before) {
+                tracing::info!(%name, value, "no longer tuned: the file has another value since then");
+            } else if Trust::of(at, now) == Trust::Forgotten {
+                tracing::info!(%name, value, "no longer tuned: too long ago; the file has the last word");
+            } else {
+                tuned.insert(name.clone(), Tuned { value, who, why, at });
+            }
+        }
+        let changes: Vec<_> = tuned.iter().map(|(name, tuned)| (name, &tuned.value)).collect();
+        match file.tuned_anew(&changes) {
+            Ok((settings, _)) => {
+                for (name, Tuned { value, who, .. }) in &tuned {
+                    tracing::info!(%name, value, who, "tuned before the restart");
+                }
+                (settings, Self { tuned, ..Self::new(file) })
+            }
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    tracing::warn!(%mistake, "nothing that was tuned before the restart is in force");
+                }
+                (file.clone(), Self::new(file))
+            }
+        }
+    }
+
+    pub(crate) fn to_save(&self) -> BTreeMap<String, SavedTuned> {
+        let saved = |name: &str, tuned: &Tuned| {
+            let Tuned { value, who, why, at } = tuned.clone();
+            let file = self.file.value_of(name).unwrap_or_default();
+            SavedTuned { at_ms: at.as_millis(), value, file, who, why }
+        };
+        self.tuned.iter().map(|(name, tuned)| (name.clone(), saved(name, tuned))).collect()
+    }
+
     pub fn tuned(&self) -> &BTreeMap<String, Tuned> {
         &self.tuned
     }
@@ -168,10 +211,11 @@ impl ConfigStore {
         congestion: Arc<CongestionMonitor>,
         source: Source,
         state: StateDir,
+        tuning: Tuning,
     ) -> Self {
         Self {
             changing: Mutex::default(),
-            tuning: Mutex::new(Tuning::new(shared.config.load().settings.clone())),
+            tuning: Mutex::new(tuning),
             audit: Audit::open(state.path()),
             log: OnceLock::new(),
             shared,

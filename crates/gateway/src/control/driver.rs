@@ -16,11 +16,12 @@ use tidegate_core::units::{Rate, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use crate::base::audit::{By, Entry};
-use crate::base::state_dir::{Saver, StateDir};
+use crate::base::state_dir::{Saver, StateDir, StateFile};
 use crate::control::capacity::{Capacity, NotHere, finite};
-use crate::control::config_store::{ConfigStore, Source};
+use crate::control::config_store::{ConfigStore, Source, Tuning};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
+use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::Observer;
 use crate::control::tuners::{TunedGate, Tuners};
 use crate::control::{feedback, health};
@@ -28,7 +29,7 @@ use crate::history::History;
 use crate::shared::figures::Figures;
 use crate::shared::{Drain, Shared};
 
-/// The room's promises are saved this often: a crash loses at most those made since.
+/// State is saved this often: a crash loses at most the promises and the changes made since.
 pub const SAVE: Duration = Duration::from_secs(1);
 /// How long the end of the process waits for changes and answers that wait for a disk.
 const LAST_CHANGES: Duration = Duration::from_secs(5);
@@ -45,19 +46,20 @@ pub struct Control {
     history: Arc<History>,
     figures: watch::Sender<Arc<Figures>>,
     saver: Saver,
+    /// What was learned of sessions last, also by an earlier process.
+    learned_sessions: Mutex<Option<SavedSessions>>,
     ended: AtomicBool,
     wake: Notify,
 }
 
 impl Control {
-    pub fn new(shared: Arc<Shared>, source: Source, state: StateDir) -> Self {
+    /// `saved`: what an earlier process has learned; `tuning`: what was tuned in it, and is in force.
+    pub fn new(shared: Arc<Shared>, source: Source, state: StateDir, saved: &Saved, tuning: Tuning) -> Self {
         let at = shared.clock.now();
         let live = shared.config.load_full();
         let mut capacity = Capacity::new(&live, at);
-        match state.capacity() {
-            Ok(saved) => capacity.restore(&shared, &saved.unwrap_or_default(), at),
-            Err(e) => tracing::warn!(error = %e, "the capacity that was set cannot be read"),
-        }
+        capacity.resume(&live, saved, at);
+        shared.sessions.resume(saved.sessions.as_ref().map(|saved| (saved.learned(), saved.trust(at))));
         // Workers start after this; none may admit a request before there is a limit.
         shared.gate.set_limit(capacity.tunables().max_in_flight);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
@@ -66,7 +68,8 @@ impl Control {
         let congestion = Arc::new(CongestionMonitor::new(shared.clone()));
         let history = History::start(&live.settings.history, state.path(), shared.clock.clone());
         let saver = Saver::start(state.clone());
-        let store = ConfigStore::new(shared.clone(), capacity.clone(), congestion.clone(), source, state);
+        let store =
+            ConfigStore::new(shared.clone(), capacity.clone(), congestion.clone(), source, state, tuning);
         Self {
             shared,
             store: Arc::new(store),
@@ -76,6 +79,7 @@ impl Control {
             history: Arc::new(history),
             figures: watch::Sender::new(Arc::new(figures)),
             saver,
+            learned_sessions: Mutex::new(saved.sessions),
             ended: AtomicBool::new(false),
             wake: Notify::new(),
         }
@@ -214,17 +218,35 @@ impl Control {
         }
         self.congestion.tick(&ticker.last, now);
         if now.since(ticker.saved_at) >= SAVE {
-            self.save(now);
+            for (file, bytes) in self.state(now) {
+                self.saver.save(file, bytes);
+            }
+            shared.redeemed.rotate(shared.admission.oldest_valid(now), now);
             ticker.saved_at = now;
         }
     }
 
-    fn save(&self, now: Timestamp) {
-        if let Some(room) = self.shared.admission.room() {
-            self.saver.save(room.save(now));
+    /// What outlives the process.
+    fn state(&self, now: Timestamp) -> Vec<(StateFile, Vec<u8>)> {
+        let live = self.shared.config.load();
+        let mut saved = Saved::new();
+        (saved.capacity, saved.pushed) = self.capacity().learned(&live, now);
+        let mut sessions = self.learned_sessions.lock();
+        if let Some(learned) = self.shared.sessions.table.learned() {
+            *sessions = Some(SavedSessions::new(&learned, now));
         }
-        if let Some(capacity) = self.capacity().take_unsaved() {
-            self.saver.save_capacity(capacity);
+        saved.sessions = *sessions;
+        saved.tuned = self.store.with_tuning(Tuning::to_save);
+        let promises = self.shared.admission.room().map(|room| (StateFile::Promises, room.save(now)));
+        promises.into_iter().chain([(StateFile::Learned, saved.to_bytes())]).collect()
+    }
+
+    /// After the last request: saves all that outlives the process.
+    fn save_last(&self, now: Timestamp) {
+        let redeemed = self.shared.redeemed.to_save(&self.shared.admission.redeemed());
+        let last = self.state(now).into_iter().chain([(StateFile::Redeemed, redeemed)]);
+        if self.saver.close(last) {
+            self.shared.redeemed.remove();
         }
     }
 
@@ -342,8 +364,7 @@ async fn run(control: Arc<Control>) {
             tokio::spawn(control.clone().finish_drain());
         }
     }
-    control.save(control.shared.clock.now());
-    control.saver.close();
+    control.save_last(control.shared.clock.now());
     control.history.close();
 }
 

@@ -6,5 +6,6 @@ pub mod congestion;
 pub mod driver;
 pub mod feedback;
 pub mod health;
+pub mod learned;
 pub mod observe;
 pub mod tuners;

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::base::access_log::AccessWriter;
 use crate::base::clock::Clock;
+use crate::base::redeemed_log::RedeemedLog;
 use crate::config::Config;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
@@ -58,6 +59,8 @@ pub struct Shared {
     /// The counters of the workers' dispatchers.
     pub upstream: Mutex<Vec<Arc<Stats>>>,
     pub access: Option<AccessWriter>,
+    /// Outlives the process, in contrast to the set in `admission`.
+    pub redeemed: RedeemedLog,
 }
 
 /// The stage of the shutdown.

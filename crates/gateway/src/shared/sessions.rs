@@ -21,8 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
+use tidegate_core::capacity::Trust;
 use tidegate_core::gate::Totals;
-use tidegate_core::session::{SessionInputs, SessionKey, SessionRequest, SessionStatus, Sessions};
+use tidegate_core::session::{
+    LearnedSessions, SessionInputs, SessionKey, SessionRequest, SessionStatus, Sessions,
+};
 use tidegate_core::ticket::Pass;
 use tidegate_core::units::Timestamp;
 
@@ -47,6 +50,13 @@ impl VisitorSessions {
         getrandom::fill(&mut secret)?;
         let table = Sessions::new(&live.session_config(), now);
         Ok(Self { table, keys: Keys::new(&secret), connections: AtomicU64::new(0) })
+    }
+
+    /// Begins from what an earlier process has learned.
+    pub fn resume(&self, learned: Option<(LearnedSessions, Trust)>) {
+        if let Some((learned, trust)) = learned {
+            self.table.resume(&learned, trust);
+        }
     }
 
     /// One control tick, before the room's own: ends idle sessions, sets how many there may be, and how fast

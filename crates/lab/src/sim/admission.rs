@@ -228,7 +228,7 @@ impl World<'_> {
         match decision {
             Decision::Enter { by } => self.enter(caller, by, shown, begun),
             Decision::SendOn { ticket, redeemed } => {
-                if let (true, Presented::Ticket(shown)) = (redeemed, shown) {
+                if let Some(shown) = redeemed {
                     self.oracle.sent_on(&shown, &self.processes, at);
                 }
                 self.send_on(caller, Some(ticket));

@@ -121,6 +121,25 @@ impl Costs {
         }
     }
 
+    /// Learned costs relative to the configured ones.
+    pub fn ratios(&self) -> impl Iterator<Item = (ClassId, f64)> {
+        let known = (0..=u8::MAX).zip(&self.classes).filter_map(|(id, class)| Some((id, class.as_ref()?)));
+        known.map(|(id, class)| (ClassId(id), class.learned / class.configured))
+    }
+
+    /// Begins from a cost that an earlier process has learned, as if from so many samples.
+    pub fn restore(&mut self, class: ClassId, ratio: f64, samples: f64) {
+        if !(LEAST..=MOST).contains(&ratio) {
+            return;
+        }
+        // The first sample brings the configured cost, and scales the learned one.
+        let known =
+            ClassCost { configured: 1.0, learned: ratio, anchored: ratio, samples, ..ClassCost::default() };
+        if self.classes[class.index()].replace(known).is_none() {
+            self.seen += 1;
+        }
+    }
+
     /// Least and greatest ratio of learned to configured cost; 1 and 1 if there are no classes.
     pub fn range(&self) -> CostRange {
         let ratios = || self.classes.iter().flatten().map(|class| class.learned / class.configured);
@@ -203,6 +222,13 @@ impl Mix {
         let spread = self.squares / self.all.count;
         *self = Self { all: most.since, squares: spread * most.since.count, ..Self::default() };
         true
+    }
+
+    /// The mix that an earlier process has seen last, as if from so many samples.
+    pub fn restore(&mut self, count: f64, units: f64, cost_per_unit: f64) {
+        let all = Work { count, units: count * units, cost: count * units * cost_per_unit, time_s: 0.0 };
+        // It is not tested against before its spread is known.
+        *self = Self { all, squares: count * units * units, ..Self::default() };
     }
 
     pub fn units_per_request(&self) -> f64 {

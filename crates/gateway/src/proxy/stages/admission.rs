@@ -89,10 +89,13 @@ impl RequestContext {
                 Outcome::Enter { by: by.event(), cookies, ticket }
             }
             Decision::SendOn { ticket, redeemed } => {
+                if let Some(ticket) = &redeemed {
+                    worker.shared.redeemed.note(ticket, self.started);
+                }
                 let visitor = head.visitor();
                 let clear = || cookies::clear_ticket(config.class(class).mark, visitor.secure);
                 let ticket = Some(stage.url_ticket(&ticket, visitor));
-                elsewhere(config, ticket, redeemed.then(clear).into_iter().collect())
+                elsewhere(config, ticket, redeemed.map(|_| clear()).into_iter().collect())
             }
             Decision::SendOnUnasked | Decision::SendBack => elsewhere(config, None, Vec::new()),
             Decision::ShowCleanUrl => {

@@ -182,7 +182,12 @@ impl RequestContext {
         forwarded.reaches(true);
         let deadline = forwarded.context.deadline;
         let sent = pin!(upstream.send(request, context));
-        let Some(answer) = within(deadline, sent).await else {
+        let answer = within(deadline, sent).await;
+        let is_unsent = matches!(&answer, Some(Err(error)) if was_never_sent(error));
+        if let Some((worker, ticket)) = spent.as_ref().filter(|_| !is_unsent) {
+            worker.shared.redeemed.note(ticket, worker.now());
+        }
+        let Some(answer) = answer else {
             forwarded.keeps_session();
             return forwarded.overdue(cookies);
         };

@@ -138,6 +138,16 @@ impl Gate {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
+        Self::run(origin, toml, state, source)
+    }
+
+    /// Stops it, and starts it again with this configuration.
+    pub fn restarted(mut self, origin: &Origin, toml: &str) -> Self {
+        self.server.take().unwrap().stop();
+        Self::run(origin.address, toml, std::mem::take(&mut self.state), |_| Source::default())
+    }
+
+    fn run(origin: SocketAddr, toml: &str, state: PathBuf, source: impl FnOnce(&Path) -> Source) -> Self {
         let mut settings = Settings::parse(&toml.replace("ORIGIN", &origin.to_string()), "test").unwrap();
         // Every request is admitted, unless the test sets a capacity.
         if settings.capacity == Capacity::default() {

@@ -14,6 +14,7 @@ mod policies;
 mod positions;
 mod reload;
 mod reload_classes;
+mod restart;
 mod rules;
 mod sessions;
 mod sharing;
