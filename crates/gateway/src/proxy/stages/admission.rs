@@ -141,7 +141,7 @@ impl RequestContext {
 /// To the other process of the two-process form.
 fn elsewhere(config: &Config, ticket: Option<Sealed>, cookies: Vec<HeaderValue>) -> Outcome {
     let base = match &config.settings.role {
-        Role::TokenGen { check_url } => check_url,
+        Role::TokenGen { check_url, .. } => check_url,
         Role::TokenCheck { gen_url, .. } => gen_url,
         Role::Gate => unreachable!("a single process sends nobody on"),
     };
