@@ -31,16 +31,22 @@ impl RoomEntry<'_> {
         let Self { admission, entrance, asking, now, .. } = *self;
         let ticket = match asking.shown {
             Presented::Nothing => return self.arrive(None, Position::New, nonce),
-            Presented::Forged if !entrance.waits => return self.arrive(None, Position::New, nonce),
+            Presented::Forged | Presented::OtherAddress if !entrance.waits => {
+                return self.arrive(None, Position::New, nonce);
+            }
+            Presented::OtherAddress => return Decision::SendToRebind,
+            Presented::Rebind(ticket) if ticket.wait.is_zero() => {
+                return Decision::SendOn { ticket, redeemed: false };
+            }
             Presented::Ticket(ticket) if asking.sends_on && ticket.wait.is_zero() => {
                 // Tokengen made it for the way to tokencheck, where it has been used or will be. If it were
                 // exchanged for another one, its visitor would be let in again, at once and for ever.
                 (self.count)(Event::TicketReplayed);
                 return self.arrive(None, Position::Replaced, nonce);
             }
-            Presented::Ticket(ticket) if ticket.class == asking.class => ticket,
+            Presented::Ticket(ticket) | Presented::Rebind(ticket) if ticket.class == asking.class => ticket,
             // A ticket of another class is none.
-            Presented::Ticket(_) => {
+            Presented::Ticket(_) | Presented::Rebind(_) => {
                 (self.count)(Event::TicketExpired);
                 return self.arrive(None, Position::New, nonce);
             }
@@ -60,8 +66,9 @@ impl RoomEntry<'_> {
                     (self.count)(Event::TicketLate);
                 }
                 if asking.sends_on {
-                    // It is used up here; the ticket for the way to tokencheck is due at once.
-                    let ticket = self.ticket_for_now(ticket.nonce);
+                    // It is used up here. The ticket for the way has its nonce and its instant, so that
+                    // tokencheck lets the visitor in by one of the two only.
+                    let ticket = Ticket { issued: ticket.due(), wait: Duration::ZERO, ..ticket };
                     return Decision::SendOn { ticket, redeemed: true };
                 }
                 Decision::Enter { by: EnteredBy::Ticket(ticket) }
@@ -126,7 +133,7 @@ impl RoomEntry<'_> {
             };
         };
         // A visitor who shows a ticket has come back for its position.
-        let returns = entrance.returns || matches!(shown, Presented::Ticket(_));
+        let returns = entrance.returns || matches!(shown, Presented::Ticket(_) | Presented::Rebind(_));
         match entrance.ingress.pass(class, cost, returns.then_some(entrance.max_wait), now) {
             Passage::Passes if !entrance.waits => self.unasked(),
             Passage::Passes => self.meet(room, arrived, position, None, nonce),

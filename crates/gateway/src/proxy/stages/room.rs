@@ -24,7 +24,10 @@ use crate::proxy::cookies::{self, Cookies};
 use crate::proxy::navigation::{can_return, kept_form, wants_html};
 use crate::proxy::respond::{self, AnswerRequest, WaitingAnswer};
 use crate::shared::sessions;
-use tidegate_settings::{SessionBy, Unit};
+use tidegate_settings::{Role, SessionBy, Unit};
+
+/// Between a ticket in a URL and what tokencheck wants it bound to. In neither's alphabet.
+const REBIND: char = '.';
 
 /// The request's part that the room reads.
 pub struct Visitor<'a> {
@@ -32,6 +35,8 @@ pub struct Visitor<'a> {
     pub ip: IpAddr,
     pub cookies: Cookies<'a>,
     pub url_ticket: Option<&'a str>,
+    /// What tokencheck wants the ticket bound to: its cookie, which this host does not see.
+    pub rebind: Option<[u8; 16]>,
     /// It came over TLS (to a proxy in front).
     pub secure: bool,
     /// It says that it can wait and come back: [`can_return`](crate::proxy::navigation::can_return).
@@ -43,9 +48,16 @@ impl Visitor<'_> {
         Presenter { ip: self.ip, cookie: self.cookies.binding }
     }
 
-    /// The ticket shown: the cookie first, because it is the one the gate renews.
+    /// The ticket shown: the cookie first, because it is the one the gate renews. The other process of the
+    /// two-process form puts a newer one in the URL.
+    fn shown(&self, config: &Config) -> Option<&str> {
+        let cookie = self.cookies.ticket.filter(|t| !t.is_empty());
+        let is_sent_here = self.rebind.is_some() || matches!(config.settings.role, Role::TokenCheck { .. });
+        if is_sent_here { self.url_ticket.or(cookie) } else { cookie.or(self.url_ticket) }
+    }
+
     pub(crate) fn ticket(&self, config: &Config) -> Option<Result<Ticket, TicketError>> {
-        let shown = self.cookies.ticket.filter(|t| !t.is_empty()).or(self.url_ticket)?;
+        let shown = self.shown(config)?;
         let opened = config.keys.open(shown.as_bytes(), &self.presenter(), config.bindings);
         Some(opened.map(|ticket| with_class_id(config, ticket)))
     }
@@ -59,10 +71,17 @@ impl Visitor<'_> {
 
 impl RequestContext {
     pub(crate) fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
+        let (url_ticket, rebind) = match url_ticket.and_then(|text| text.split_once(REBIND)) {
+            Some((ticket, value)) => (Some(ticket), cookies::parse_binding(value)),
+            None => (url_ticket, None),
+        };
+        let rebinds = matches!(self.config.settings.role, Role::TokenGen { .. })
+            && self.config.settings.room.binding == tidegate_settings::Binding::Cookie;
         Visitor {
             ip: self.client,
             cookies: Cookies::read(headers, self.config.class(self.class).mark),
             url_ticket,
+            rebind: rebind.filter(|_| rebinds),
             secure: target::scheme(headers, self.trusted) == "https",
             can_return: can_return(headers),
         }
@@ -117,7 +136,7 @@ pub(crate) enum Outcome {
     /// the same URL without a ticket.
     Elsewhere {
         base: String,
-        ticket: Option<Sealed>,
+        ticket: Option<String>,
         cookies: Vec<HeaderValue>,
     },
     /// A policy in force is to be performed; then decide again.
@@ -152,11 +171,46 @@ impl RoomStage<'_> {
     ) -> WaitingAnswer {
         let mut answer =
             self.told(kind(position), wait.wait, people_ahead(&wait), self.now.since(ticket.arrived));
-        if position != Position::Kept {
+        if position == Position::Kept {
+            self.keeps(&mut answer, ticket, visitor);
+        } else {
+            answer.cookies = self.ticket_cookies(ticket, visitor);
+            answer.url_ticket = (!visitor.cookies.any).then(|| self.url_ticket(ticket, visitor));
+        }
+        if let Role::TokenGen { .. } = self.config.settings.role {
+            answer.check_ticket = Some(self.url_ticket(ticket, visitor));
+        }
+        answer
+    }
+
+    /// The visitor keeps the ticket that it shows. One from the URL is not in the page's own URL any more: it
+    /// goes into a cookie, or back into the URL.
+    pub(crate) fn keeps(&mut self, answer: &mut WaitingAnswer, ticket: &Ticket, visitor: &Visitor<'_>) {
+        if !visitor.cookies.any {
+            answer.url_ticket = Some(self.url_ticket(ticket, visitor));
+        } else if visitor.shown(self.config) != visitor.cookies.ticket {
             answer.cookies = self.ticket_cookies(ticket, visitor);
         }
-        answer.url_ticket = (!visitor.cookies.any).then(|| self.url_ticket(ticket, visitor));
-        answer
+    }
+
+    /// For a ticket that is bound to another address: what it shows, and its cookie to bind it to.
+    pub(crate) fn rebinding(&mut self, visitor: &Visitor<'_>) -> (Option<String>, Vec<HeaderValue>) {
+        let mut cookies = Vec::new();
+        let Binding::Cookie(value) = self.binding(visitor, &mut cookies) else { return (None, cookies) };
+        let shown = visitor.url_ticket.unwrap_or_default();
+        (Some(format!("{shown}{REBIND}{}", cookies::binding_text(value))), cookies)
+    }
+
+    /// The ticket for the way to tokencheck.
+    pub(crate) fn ticket_to_check(&self, ticket: &Ticket, visitor: &Visitor<'_>) -> String {
+        let sealed = match visitor.rebind {
+            Some(value) => {
+                let mark = self.config.class(ticket.class).mark;
+                self.config.keys.seal(&with_mark(mark, ticket), &Binding::Cookie(value))
+            }
+            None => self.url_ticket(ticket, visitor),
+        };
+        sealed.as_str().to_owned()
     }
 
     fn ticket_cookies(&mut self, ticket: &Ticket, visitor: &Visitor<'_>) -> Vec<HeaderValue> {
@@ -180,7 +234,7 @@ impl RoomStage<'_> {
     /// A waiting answer, its first poll spread at random.
     pub(crate) fn told(&mut self, kind: Kind, wait: Duration, place: u64, waited: Duration) -> WaitingAnswer {
         let poll = page::poll_interval(wait, &self.admission.ask_every(), self.rng.random());
-        WaitingAnswer { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new(), status: None }
+        WaitingAnswer { place, waited, poll, ..WaitingAnswer::without_position(kind, wait) }
     }
 
     /// What a cookie is bound to; a new binding cookie if the visitor has none.
