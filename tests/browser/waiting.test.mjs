@@ -92,6 +92,29 @@ test('says that the connection is lost, recovers, and gets in', async () => {
   });
 });
 
+test('goes to the other host at its turn when this one does not answer, with a form too', async () => {
+  for (const form of [undefined, body]) {
+    const there = await start({ page: () => null });
+    const check = `${there.url}/buy?x=1&tg=ticket`;
+    const script = { page: once({ wait: 20, poll: 0.1, check, ...(form && { form }) }), status: () => null };
+    try {
+      await visit(script, {}, async (page, mock) => {
+        const pass = await virtualTime(page);
+        await page.goto(mock.url);
+        for (let s = 0; s < 15; s++) await pass(1000);
+        assert.equal(there.seen.entered.length, 0, 'not before its turn');
+        // It leaves the page in the midst of a second.
+        for (let s = 0; s < 60 && !there.seen.entered.length; s++) await pass(1000).catch(() => null);
+        await inside(page);
+        const [{ method, url, body: sent }] = there.seen.entered;
+        assert.deepEqual([method, url, sent.toString()], [form ? 'POST' : 'GET', '/buy?x=1&tg=ticket', form ?? '']);
+      });
+    } finally {
+      await there.close();
+    }
+  }
+});
+
 test('a lost connection is asked less and less often', async () => {
   await visit({ page: once({ wait: 3600, poll: 1 }), status: () => null }, {}, async (page, mock) => {
     const pass = await virtualTime(page);

@@ -68,6 +68,14 @@ impl Ticket {
     /// Characters of a sealed ticket.
     pub const TEXT_LEN: usize = TICKET_BYTES / 3 * 4;
 
+    /// Whether the text says of itself that it is bound to an address. It may be forged.
+    pub fn is_for_an_address(text: &[u8]) -> bool {
+        let mut head = [0; 3];
+        let decoded = text.get(..4).map(|start| URL_SAFE_NO_PAD.decode_slice(start, &mut head));
+        matches!(decoded, Some(Ok(_)))
+            && matches!(Kind::from_bits(head[0] & 0x0f), Some(Kind::Ip | Kind::IpPrefix))
+    }
+
     /// When the ticket is due, by the schedule at the time of issue.
     pub fn due(&self) -> Timestamp {
         self.issued + self.wait

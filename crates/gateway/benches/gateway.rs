@@ -157,6 +157,7 @@ fn pages() {
         target: "/search?q=tide+tables&page=2",
         ticket: Some(&ticket),
         status_path: "/.tidegate/status?c=0",
+        check_url: None,
         form: None,
         refresh: Some(Duration::from_secs(20)),
     };

@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         target: get("target").unwrap_or("/"),
         ticket: get("ticket"),
         status_path: get("status").unwrap_or("/.tidegate/status"),
+        check_url: get("check"),
         form: form.as_ref(),
         refresh: get("refresh").map(str::parse).transpose()?.map(Duration::from_secs_f64),
     };

@@ -192,6 +192,11 @@ impl Reader {
 
     /// First choice: the same name in other sections. Then the most similar in this one, then in any.
     fn guess_key(&self, name: &str, section: &str) -> Option<String> {
+        if (section, name) == ("tokencheck", "feedback_token") {
+            let now =
+                "It is now `link_token`, the same as tokengen's `link_token`: a secret of the link's own,";
+            return Some(format!("{now} not the admin token."));
+        }
         let keys = &self.known.keys;
         let same: Vec<_> =
             keys.iter().filter(|key| key.name == name).map(|key| format!("[{}]", key.section)).collect();

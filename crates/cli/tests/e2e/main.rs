@@ -32,3 +32,4 @@ mod shop;
 mod sim;
 mod streams;
 mod tickets;
+mod two_hosts;

@@ -31,7 +31,7 @@ impl RoomEntry<'_> {
         let Self { admission, entrance, asking, now, .. } = *self;
         let ticket = match asking.shown {
             Presented::Nothing => return self.arrive(None, Position::New, nonce),
-            Presented::Forged | Presented::UnknownKey { .. } if !entrance.waits => {
+            Presented::Forged | Presented::UnknownKey { .. } | Presented::OtherAddress if !entrance.waits => {
                 return self.arrive(None, Position::New, nonce);
             }
             Presented::UnknownKey { claimed_arrival } if admission.room().is_some() => {
@@ -42,15 +42,19 @@ impl RoomEntry<'_> {
                 let arrived = claimed_arrival.filter(|arrived| (longest..=now).contains(arrived));
                 return self.arrive(arrived, Position::New, nonce);
             }
+            Presented::OtherAddress => return Decision::SendToRebind,
+            Presented::Rebind(ticket) if ticket.wait.is_zero() => {
+                return Decision::SendOn { ticket, redeemed: None };
+            }
             Presented::Ticket(ticket) if asking.sends_on && ticket.wait.is_zero() => {
                 // Tokengen made it for the way to tokencheck, where it has been used or will be. If it were
                 // exchanged for another one, its visitor would be let in again, at once and for ever.
                 (self.count)(Event::TicketReplayed);
                 return self.arrive(None, Position::Replaced, nonce);
             }
-            Presented::Ticket(ticket) if ticket.class == asking.class => ticket,
+            Presented::Ticket(ticket) | Presented::Rebind(ticket) if ticket.class == asking.class => ticket,
             // A ticket of another class is none.
-            Presented::Ticket(_) => {
+            Presented::Ticket(_) | Presented::Rebind(_) => {
                 (self.count)(Event::TicketExpired);
                 return self.arrive(None, Position::New, nonce);
             }
@@ -71,9 +75,10 @@ impl RoomEntry<'_> {
                     (self.count)(Event::TicketLate);
                 }
                 if asking.sends_on {
-                    // It is used up here; the ticket for the way to tokencheck is due at once.
-                    let redeemed = Some(ticket);
-                    return Decision::SendOn { ticket: self.ticket_for_now(ticket.nonce), redeemed };
+                    // It is used up here. The ticket for the way has its nonce and its instant, so that
+                    // tokencheck lets the visitor in by one of the two only.
+                    let on_the_way = Ticket { issued: ticket.due(), wait: Duration::ZERO, ..ticket };
+                    return Decision::SendOn { ticket: on_the_way, redeemed: Some(ticket) };
                 }
                 Decision::Enter { by: EnteredBy::Ticket(ticket) }
             }
@@ -152,7 +157,7 @@ impl RoomEntry<'_> {
             };
         };
         // A visitor who shows a ticket has come back for its position.
-        let returns = entrance.returns || matches!(shown, Presented::Ticket(_));
+        let returns = entrance.returns || matches!(shown, Presented::Ticket(_) | Presented::Rebind(_));
         match entrance.ingress.pass(class, cost, returns.then_some(entrance.max_wait), now) {
             Passage::Passes if !entrance.waits => self.unasked(),
             Passage::Passes => self.meet(room, arrived, position, None, nonce),

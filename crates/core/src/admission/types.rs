@@ -25,6 +25,11 @@ pub enum Presented {
     },
     /// Something that is no ticket, or none of this visitor's.
     Forged,
+    /// Of tokencheck only: a ticket for another address than the visitor has here. Visitors may reach the two
+    /// hosts by different addresses (IPv4 and IPv6, an exit for each host).
+    OtherAddress,
+    /// Of tokengen only: an authentic ticket that tokencheck sent back to be bound to something else.
+    Rebind(Ticket),
 }
 
 impl Presented {
@@ -109,6 +114,8 @@ pub enum Decision {
     SendOnUnasked,
     /// It goes to tokengen for a ticket.
     SendBack,
+    /// It goes to tokengen with the ticket that it shows, to have it bound to something else than an address.
+    SendToRebind,
     /// It waits with this ticket, which replaces any other.
     Wait { ticket: Ticket, wait: Wait, position: Position },
     /// No origin is usable: it keeps the ticket that it shows, if any, and comes again. `waited`: so far.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::admission::{Admission, AdmissionRequest, Decision, EnteredBy, Position, Presented};
-use tidegate_core::room::{Arrival, RedeemedEarlier, Redemption, Room, RoomConfig};
+use tidegate_core::room::{Arrival, Checker, RedeemedEarlier, Redemption, Room, RoomConfig, TicketStatus};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -12,6 +12,12 @@ const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 fn room(per_second: f64) -> Room {
     let config = RoomConfig { max_wait: Duration::from_secs(600), ..RoomConfig::default() };
     Room::new(config, Rate::per_second(per_second).unwrap_or_default(), START)
+}
+
+fn tokencheck(per_second: f64, started: Timestamp) -> Admission {
+    let rate = Rate::per_second(per_second).unwrap_or_default();
+    let checker = Checker::new(&RoomConfig::default(), rate, started);
+    Admission::Checker { checker, capacity: rate.into() }
 }
 
 fn at(ms: u64) -> Timestamp {
@@ -45,6 +51,53 @@ fn tokengen_lets_nobody_in_by_the_ticket_that_it_made_for_the_way_to_tokencheck(
         }
         other => panic!("expected a new position, got {other:?}"),
     }
+}
+
+/// A visitor who waited at tokengen: its ticket, the one for the way to tokencheck, and when that was made.
+fn waited() -> (Ticket, Ticket, Timestamp) {
+    let generator = Admission::Room(Box::new(room(10.0)));
+    for nonce in 0..30 {
+        ask(&generator, Presented::Nothing, true, nonce, at(0));
+    }
+    let Decision::Wait { ticket, .. } = ask(&generator, Presented::Nothing, true, 1_000, at(0)) else {
+        panic!("it waits");
+    };
+    let turn = (0..).map(|n| at(100 * n)).find(|now| {
+        generator.room().expect("a room").tick(*now, Cost::ZERO);
+        generator.look(&ticket, *now) == TicketStatus::Ready
+    });
+    let turn = turn.expect("a turn");
+    (ticket, sent_on(ask(&generator, Presented::Ticket(ticket), true, 2, turn)), turn)
+}
+
+#[test]
+fn tokencheck_lets_a_visitor_in_by_its_own_ticket_or_by_the_one_for_the_way() {
+    let (own, way, turn) = waited();
+    let due = own.due().max(turn);
+    for pair in [[own, way], [way, own]] {
+        let check = tokencheck(10.0, due);
+        let decisions = pair.map(|ticket| ask(&check, Presented::Ticket(ticket), false, 3, due));
+        assert!(
+            matches!(decisions, [Decision::Enter { .. }, Decision::SendBack]),
+            "once for both: {decisions:?}"
+        );
+    }
+    // The clock of this one is behind: what tokengen has called is for now all the same.
+    let behind = turn.saturating_sub(Duration::from_secs(60));
+    let check = tokencheck(10.0, behind);
+    assert!(matches!(ask(&check, Presented::Ticket(own), false, 3, behind), Decision::Wait { .. }));
+    assert!(matches!(ask(&check, Presented::Ticket(way), false, 3, behind), Decision::Enter { .. }));
+}
+
+#[test]
+fn a_ticket_for_another_address_goes_back_to_be_bound_anew_and_keeps_its_turn() {
+    let (_, way, turn) = waited();
+    let check = tokencheck(10.0, turn);
+    assert_eq!(ask(&check, Presented::OtherAddress, false, 3, turn), Decision::SendToRebind);
+    assert_eq!(ask(&check, Presented::Forged, false, 3, turn), Decision::Forbidden);
+    let generator = Admission::Room(Box::new(room(10.0)));
+    let same = Decision::SendOn { ticket: way, redeemed: None };
+    assert_eq!(ask(&generator, Presented::Rebind(way), true, 4, turn), same);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Access control: two tokens, and no requests from pages of other sites.
+//! Access control: three tokens, and no requests from pages of other sites.
 
 use std::net::IpAddr;
 
@@ -20,6 +20,8 @@ pub(super) enum Access {
     /// Any of the tokens, if there are any.
     Read,
     Write,
+    /// The link of the two-process form: its own token and no other.
+    Link,
 }
 
 /// The rank that a client has proved.
@@ -31,6 +33,8 @@ pub(super) enum Rank {
     Admin,
     /// `listen.admin_read_token`.
     Reader,
+    /// `tokengen.link_token`.
+    Link,
 }
 
 impl Rank {
@@ -39,25 +43,24 @@ impl Rank {
             Self::Local => "local",
             Self::Admin => "admin",
             Self::Reader => "reader",
+            Self::Link => "link",
         }
     }
 }
 
-/// The rank of the token shown. Takes the same time for any token: both digests are always compared.
-pub(super) fn rank(listen: &Listen, headers: &HeaderMap) -> Result<Rank, Problem> {
-    if listen.admin_token.is_empty() {
-        return Ok(Rank::Local);
-    }
+/// The rank of the token shown. Takes the same time for any token: all digests are always compared.
+pub(super) fn rank(listen: &Listen, link_token: &str, headers: &HeaderMap) -> Result<Rank, Problem> {
     let shown = headers.get(AUTHORIZATION).and_then(|v| bearer(v.as_bytes())).unwrap_or_default();
     let is = |token: &str| {
         let same = Sha256::digest(shown).ct_eq(&Sha256::digest(token.as_bytes()));
         bool::from(same & Choice::from(u8::from(!token.is_empty())))
     };
-    let (admin, reader) = (is(&listen.admin_token), is(&listen.admin_read_token));
-    match (admin, reader) {
-        (true, _) => Ok(Rank::Admin),
-        (false, true) => Ok(Rank::Reader),
-        (false, false) => Err(Problem::unauthorized()),
+    match (is(&listen.admin_token), is(&listen.admin_read_token), is(link_token)) {
+        (true, ..) => Ok(Rank::Admin),
+        (_, true, _) => Ok(Rank::Reader),
+        (.., true) => Ok(Rank::Link),
+        _ if listen.admin_token.is_empty() => Ok(Rank::Local),
+        _ => Err(Problem::unauthorized()),
     }
 }
 
@@ -67,11 +70,22 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-pub(super) fn may(rank: Rank, access: Access) -> Result<(), Problem> {
-    if access == Access::Write && rank == Rank::Reader {
-        return Err(Problem::forbidden("this token may only read; changes take listen.admin_token"));
+/// Whether the rank suffices. `is_link_closed`: the link has a token.
+pub(super) fn may(rank: Rank, access: Access, is_link_closed: bool) -> Result<(), Problem> {
+    match (access, rank) {
+        (Access::Open, _) | (Access::Link, Rank::Link) => Ok(()),
+        (Access::Link, Rank::Local) if !is_link_closed => Ok(()),
+        (Access::Link, _) => Err(Problem::forbidden(
+            "reports take tokengen.link_token and no other token: give tokencheck the same as tokencheck.link_token",
+        )),
+        (_, Rank::Link) => {
+            Err(Problem::forbidden("this token opens the link of tokencheck and nothing else"))
+        }
+        (Access::Write, Rank::Reader) => {
+            Err(Problem::forbidden("this token may only read; changes take listen.admin_token"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Refuses requests from pages of other sites in the operator's browser. Such a page can send requests to
@@ -124,12 +138,14 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
+    const LINK: &str = "the-token-of-the-link";
+
     fn shown(listen: &Listen, authorization: Option<&str>) -> Option<Rank> {
         let mut headers = HeaderMap::new();
         if let Some(value) = authorization {
             headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
-        rank(listen, &headers).ok()
+        rank(listen, LINK, &headers).ok()
     }
 
     fn is_refused(listen: &Listen, fields: &[(&str, &str)]) -> bool {
@@ -217,6 +233,7 @@ mod tests {
         for (value, wanted) in [
             (Some(write.as_str()), Some(Rank::Admin)),
             (Some(read.as_str()), Some(Rank::Reader)),
+            (Some(&format!("Bearer {LINK}")), Some(Rank::Link)),
             (Some(&write[..write.len() - 1]), None),
             (Some(&format!("{write}x")), None),
             (Some("Bearer "), None),
@@ -231,7 +248,27 @@ mod tests {
         assert_eq!(shown(&alone, Some("Bearer ")), None);
         assert_eq!(shown(&alone, None), None);
         assert_eq!(shown(&Listen::default(), None), Some(Rank::Local));
-        assert!(may(Rank::Reader, Access::Read).is_ok() && may(Rank::Reader, Access::Write).is_err());
-        assert!(may(Rank::Admin, Access::Write).is_ok() && may(Rank::Local, Access::Write).is_ok());
+        let unset = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer "))]);
+        assert_eq!(rank(&Listen::default(), "", &unset).ok(), Some(Rank::Local), "no token is no link's");
+    }
+
+    #[test]
+    fn the_link_has_a_token_that_opens_nothing_else() {
+        use {Access as A, Rank as R};
+        for (rank, access, open, closed) in [
+            (R::Reader, A::Read, true, true),
+            (R::Reader, A::Write, false, false),
+            (R::Admin, A::Write, true, true),
+            (R::Local, A::Write, true, true),
+            (R::Local, A::Link, true, false),
+            (R::Admin, A::Link, false, false),
+            (R::Reader, A::Link, false, false),
+            (R::Link, A::Link, true, true),
+            (R::Link, A::Read, false, false),
+            (R::Link, A::Write, false, false),
+        ] {
+            assert_eq!(may(rank, access, false).is_ok(), open, "{rank:?} {access:?}");
+            assert_eq!(may(rank, access, true).is_ok(), closed, "{rank:?} {access:?}, with a token");
+        }
     }
 }

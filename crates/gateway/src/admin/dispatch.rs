@@ -47,17 +47,18 @@ async fn perform(
     let here: Vec<(&Route, Named<'_>)> =
         ROUTES.iter().filter_map(|route| Some((route, route.matches(target)?))).collect();
     let is_open = !here.is_empty() && here.iter().all(|(route, _)| route.access == Access::Open);
+    let live = api.control.shared().config.load_full();
+    let (listen, link_token) = (&live.settings.listen, live.settings.role.link_token());
     let rank = if is_open {
         Rank::Local
     } else {
-        let live = api.control.shared().config.load();
-        access::of_no_foreign_page(&live.settings.listen, parts)?;
-        access::rank(&live.settings.listen, &parts.headers)?
+        access::of_no_foreign_page(listen, parts)?;
+        access::rank(listen, link_token, &parts.headers)?
     };
     let Some((route, path)) = here.iter().find(|(route, _)| parts.method == route.verb.name()) else {
         return elsewhere(&parts.method, target, &here);
     };
-    access::may(rank, route.access)?;
+    access::may(rank, route.access, !link_token.is_empty())?;
     let call = Call {
         api: api.clone(),
         who: format!("{}@{peer}", rank.name()),

@@ -34,6 +34,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
             "securitySchemes": {
                 "admin": { "type": "http", "scheme": "bearer", "description": "listen.admin_token; without one, none is asked." },
                 "reader": { "type": "http", "scheme": "bearer", "description": "listen.admin_read_token: GET only." },
+                "link": { "type": "http", "scheme": "bearer", "description": "tokengen.link_token: POST /v1/feedback only." },
             },
         },
     })
@@ -66,6 +67,7 @@ fn operation(route: &Route) -> Value {
         // `{}`: without configured tokens, none is required.
         Access::Read => json!([{}, { "reader": [] }, { "admin": [] }]),
         Access::Write => json!([{}, { "admin": [] }]),
+        Access::Link => json!([{}, { "link": [] }]),
     };
     operation
 }
@@ -76,7 +78,7 @@ fn of_the_dispatch(route: &Route) -> Vec<Reply> {
     let mut all = vec![Reply::problem(S::BAD_REQUEST, "The query or the body cannot be understood.")];
     if route.access != Access::Open {
         all.push(Reply::problem(S::UNAUTHORIZED, "No token, or an unknown one."));
-        all.push(Reply::problem(S::FORBIDDEN, "Another site's page, or a token that may only read."));
+        all.push(Reply::problem(S::FORBIDDEN, "Another site's page, or a token that may not do this."));
     }
     if route.body.is_some() {
         all.push(Reply::problem(S::REQUEST_TIMEOUT, "The body did not come in time."));

@@ -143,6 +143,10 @@ impl Route {
         Self { access: Access::Open, ..self }
     }
 
+    pub const fn link(self) -> Self {
+        Self { access: Access::Link, ..self }
+    }
+
     pub const fn params(self, params: &'static [Param]) -> Self {
         Self { params, ..self }
     }

@@ -57,11 +57,11 @@ pub async fn run(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(REPORT_EVERY).await;
         let live = shared.config.load_full();
-        let Role::TokenCheck { feedback_url, feedback_token, .. } = &live.settings.role else { return };
+        let Role::TokenCheck { feedback_url, link_token, .. } = &live.settings.role else { return };
         let mut report = checker.report(&shared.gate.totals(), shared.clock.now());
         report.samples.iter_mut().for_each(|sample| sample.class = ClassId(live.class(sample.class).mark.0));
         unsent.merge(Feedback { from, ..report });
-        match exchange(feedback_url, feedback_token, &unsent).await {
+        match exchange(feedback_url, link_token, &unsent).await {
             Ok(update) => {
                 unsent = Feedback::default();
                 checker.follow(update, shared.clock.now());

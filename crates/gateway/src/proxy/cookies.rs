@@ -42,7 +42,11 @@ impl<'a> Cookies<'a> {
 /// A new random value to bind tickets to, as a cookie.
 pub fn set_binding(value: [u8; 16], secure: bool) -> HeaderValue {
     // A year: the value says nothing about the visitor but that the same browser came back.
-    cookie("tgid", &URL_SAFE_NO_PAD.encode(value), Duration::from_secs(365 * 24 * 3600), secure)
+    cookie("tgid", &binding_text(value), Duration::from_secs(365 * 24 * 3600), secure)
+}
+
+pub fn binding_text(value: [u8; 16]) -> String {
+    URL_SAFE_NO_PAD.encode(value)
 }
 
 pub fn binding_set(cookies: &[HeaderValue]) -> Option<[u8; 16]> {
@@ -98,7 +102,7 @@ fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|pair| pair.trim_matches(' ').split_once('='))
 }
 
-fn parse_binding(text: &str) -> Option<[u8; 16]> {
+pub fn parse_binding(text: &str) -> Option<[u8; 16]> {
     let mut value = [0; 16];
     (URL_SAFE_NO_PAD.decode_slice(text, &mut value).ok()? == 16).then_some(value)
 }

@@ -15,9 +15,10 @@ use tidegate_core::units::ClassId;
 use crate::config::page::{self, Kind, View};
 use crate::config::{ClassTag, Config};
 use crate::http::hygiene::Reject;
-use crate::http::wire;
+use crate::http::{target, wire};
 use crate::upstream::body::BoxError;
 use crate::upstream::dispatch::DispatchError;
+use tidegate_settings::Role;
 
 /// The answer over the connection cap, written before any HTTP is spoken.
 pub const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n\
@@ -59,6 +60,8 @@ pub struct WaitingAnswer {
     pub poll: Duration,
     /// For clients that keep no cookies: the ticket to carry in the URL.
     pub url_ticket: Option<Sealed>,
+    /// At tokengen: the ticket as tokencheck takes it, for when tokengen itself does not answer any more.
+    pub check_ticket: Option<Sealed>,
     pub cookies: Vec<HeaderValue>,
     /// The answer's status, if it is not that of its kind.
     pub status: Option<u16>,
@@ -67,7 +70,17 @@ pub struct WaitingAnswer {
 impl WaitingAnswer {
     pub fn without_position(kind: Kind, wait: Duration) -> Self {
         let (place, waited) = (0, Duration::ZERO);
-        Self { kind, wait, place, waited, poll: wait, url_ticket: None, cookies: Vec::new(), status: None }
+        Self {
+            kind,
+            wait,
+            place,
+            waited,
+            poll: wait,
+            url_ticket: None,
+            check_ticket: None,
+            cookies: Vec::new(),
+            status: None,
+        }
     }
 }
 
@@ -77,6 +90,7 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
     let status = given.unwrap_or_else(|| waiting_status(live, w.kind));
     // Who has no position is asked again when there may be one.
     let refresh = if w.kind == Kind::Full { retry_after(w.wait) } else { refresh(w.wait) };
+    let check_url = check_url(live, asked.target, &w);
     let view = View {
         kind: w.kind,
         lang: live.pages.language(asked.language),
@@ -88,6 +102,7 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
         target: asked.target,
         ticket: w.url_ticket.as_ref().map(|t| t.as_str()),
         status_path: &status_path,
+        check_url: check_url.as_deref(),
         form: asked.form,
         refresh: (w.kind != Kind::Forbidden && asked.form.is_none()).then_some(refresh),
     };
@@ -118,6 +133,15 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
     }
     headers.extend(w.cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
     response
+}
+
+/// The same target at tokencheck, with the ticket.
+fn check_url(live: &Config, target: &str, w: &WaitingAnswer) -> Option<String> {
+    let (Role::TokenGen { check_url, .. }, Some(ticket)) = (&live.settings.role, &w.check_ticket) else {
+        return None;
+    };
+    let uri = target.parse().ok().filter(target::is_local)?;
+    Some(target::elsewhere(check_url, &uri, Some(ticket.as_str())))
 }
 
 /// When a page without JavaScript loads itself again.

@@ -125,7 +125,7 @@ async fn handle(
         }
         Outcome::NoSessionSlot { retry_after } => context.no_session_slot(&parts, body, retry_after).await,
         Outcome::Elsewhere { base, ticket, cookies } => {
-            let url = target::elsewhere(&base, &parts.uri, ticket.as_ref().map(|t| t.as_str()));
+            let url = target::elsewhere(&base, &parts.uri, ticket.as_deref());
             context.own(respond::redirect(&url, &cookies), "redirected")
         }
         Outcome::OverQuota { retry_after } => {

@@ -78,6 +78,7 @@ fn view(kind: Kind) -> View<'static> {
         target: "/search?q=1",
         ticket: None,
         status_path: "/.tidegate/status?c=3",
+        check_url: None,
         form: None,
         refresh: (kind != Kind::Forbidden).then_some(13 * S),
     }

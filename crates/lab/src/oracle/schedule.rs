@@ -114,9 +114,8 @@ impl Schedule {
         }
         let clock = Self::virtual_clock(process, processes, now_us);
         if ticket.wait.is_zero() {
-            // Due now: the schedule does not matter, but the process's clock does.
-            let early = due > now.max(clock) + here.tolerance();
-            return require(!early, "turn", || format!("{ticket:?} is let in at {now:?}"));
+            // For now by the process that made it: neither the schedule nor this process's clock matters.
+            return Ok(());
         }
         require(due <= clock + here.tolerance(), "turn", || {
             let early = due.since(clock);

@@ -234,6 +234,7 @@ impl World<'_> {
                 self.send_on(caller, Some(ticket));
             }
             Decision::SendOnUnasked => self.send_on(caller, None),
+            Decision::SendToRebind => unreachable!("visitors of the simulator have one address each"),
             Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
                 if caller.ask != RequestKind::Page {

@@ -234,11 +234,11 @@ pub(crate) fn settings_of(settings: &Settings, split: bool, replicas: usize) -> 
     }
     let mut generator = base.clone();
     generator.origin.replicas.clear();
-    generator.role = Role::TokenGen { check_url: "http://check.invalid".into() };
+    generator.role = Role::TokenGen { check_url: "http://check.invalid".into(), link_token: String::new() };
     base.role = Role::TokenCheck {
         gen_url: "http://gen.invalid".into(),
         feedback_url: "http://gen.invalid".into(),
-        feedback_token: String::new(),
+        link_token: String::new(),
     };
     vec![generator, base]
 }

@@ -244,6 +244,16 @@ pub(crate) const BASE_URL: Text = text("a URL like \"https://check.shop.example\
     }
 });
 
+/// Where tokencheck reports to. An `https://` would be a promise that nobody keeps: the token would travel
+/// in clear.
+pub(crate) const LINK_URL: Text = text("a URL like \"http://10.0.0.2:9090\"", |s| {
+    if s.starts_with("https://") {
+        let hint = "TLS is not spoken on this link: write http:// and use a private network or a tunnel.";
+        return Err(Some(hint.into()));
+    }
+    (BASE_URL.check)(s).map_err(|_| None)
+});
+
 pub(crate) const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 pub(crate) const LEVEL: Text = text(

@@ -107,6 +107,7 @@ fn secrets_are_never_shown() {
         format!("listen = {{ admin_token = \"{secret}{secret}\", http = 5 }}"),
         format!("listen = {{ admin_token = \"\"\"\n{secret}{secret}\"\"\", http = 5, admin = \"x\" }}"),
         format!("[tokencheck]\nfeedback_token = \"{secret}\""),
+        format!("[tokencheck]\nlink_token = \"{secret}\""),
         format!("[room]\nkeys = [\n  \"1:{hex}\", \"1:{hex}\",\n \"{secret}:{hex}\", 7,\n]"),
         format!("[room]\nkeys = [\n  \"1:{hex}\", \"2:{hex},\n]"),
         format!("[room]\nkyes = [ \"1:{hex}\" ]"),

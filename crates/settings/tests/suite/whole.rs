@@ -269,21 +269,22 @@ fn a_role_has_the_values_of_its_section() {
     let key = "ab".repeat(32);
     let text = format!(
         "role = \"tokencheck\"\n[tokencheck]\ngen_url = \"https://wait.example/\"\nfeedback_url = \"http://10.0.0.2:9090\"\n\
-         feedback_token = \"0123456789abcdef\"\n[origin]\nreplicas = \"a:1\"\n[room]\nkeys = \"1:{key}\"\n"
+         link_token = \"0123456789abcdef\"\n[origin]\nreplicas = \"a:1\"\n[room]\nkeys = \"1:{key}\"\n"
     );
     let s = Settings::parse(&text, "f").unwrap();
     let wanted = Role::TokenCheck {
         gen_url: "https://wait.example/".into(),
         feedback_url: "http://10.0.0.2:9090".into(),
-        feedback_token: "0123456789abcdef".into(),
+        link_token: "0123456789abcdef".into(),
     };
     assert_eq!(s.role, wanted);
-    let text =
-        format!("role = \"tokengen\"\ntokengen.check_url = \"https://c.example\"\nroom.keys = \"1:{key}\"\n");
-    assert_eq!(
-        Settings::parse(&text, "f").unwrap().role,
-        Role::TokenGen { check_url: "https://c.example".into() }
+    let text = format!(
+        "role = \"tokengen\"\n[tokengen]\ncheck_url = \"https://c.example\"\nlink_token = \"0123456789abcdef\"\n\
+         [room]\nkeys = \"1:{key}\"\n"
     );
+    let wanted =
+        Role::TokenGen { check_url: "https://c.example".into(), link_token: "0123456789abcdef".into() };
+    assert_eq!(Settings::parse(&text, "f").unwrap().role, wanted);
 }
 
 #[test]

@@ -16,7 +16,7 @@
   const title = document.title.replace(/^.*? · /, '');
   const digits = document.documentElement.lang + '-u-nu-latn';
   const format = unit => new Intl.NumberFormat(digits, unit && { style: 'unit', unit, unitDisplay: 'long' });
-  const [number, second, minute, hour] = [format(), format('second'), format('minute'), format('hour')];
+  const [number, second, minute, hour] = ['', 'second', 'minute', 'hour'].map(format);
 
   let target = data.target;
   let status = data.status;
@@ -97,6 +97,7 @@
     gone = true;
     clearTimeout(timer);
     if (form) {
+      form.setAttribute('action', target);
       // A field may be called "submit" and hide the method of that name.
       HTMLFormElement.prototype.submit.call(form);
       return;
@@ -117,7 +118,6 @@
       // An empty one: the cookies have arrived, the URLs need none. It stands last in them.
       const swap = url => url.replace(/([?&]tg=)[^&]*/, answer.ticket && '$1' + answer.ticket);
       [target, status] = [swap(target), swap(status)];
-      if (form) form.setAttribute('action', swap(form.getAttribute('action')));
     }
     if (answer.state === 'ready') {
       say(text.turn);
@@ -165,7 +165,9 @@
       note(text.lost);
       say(text.lost);
     }
-    return Math.min(3e4, 1e3 * 2 ** (failures - 1)) * (0.5 + Math.random());
+    // The ticket suffices at the other host: without this one, its turn is when it was last said to be.
+    if (data.check && failures > 2 && navigator.onLine && now() >= due) go(target = data.check);
+    return Math.min(3e4, 500 * 2 ** failures) * (0.5 + Math.random());
   };
 
   const ask = async () => {
@@ -175,7 +177,7 @@
     let next;
     try {
       // Cookies go along by default: the status is on the page's own host.
-      const signal = AbortSignal.timeout && AbortSignal.timeout(1e4);
+      const signal = AbortSignal.timeout?.(1e4);
       const answer = await fetch(status, { cache: 'no-store', headers: { accept: 'application/json' }, signal });
       const body = await answer.json();
       if (!body.state) throw body;

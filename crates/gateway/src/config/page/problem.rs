@@ -8,8 +8,8 @@ impl Pages {
     /// Appends the API answer: `application/problem+json` (RFC 9457), in the visitor's language.
     ///
     /// Besides the standard members it has `wait_s` and `waited_s` in seconds, `place` (people ahead),
-    /// `ticket` and `status_url` for the next request, and `retry_after` in whole seconds as the header of
-    /// that name. The answer to a forged ticket has none of these.
+    /// `ticket` and `status_url` for the next request, `check_url` where tokencheck takes the ticket, and
+    /// `retry_after` in whole seconds as the header of that name. The answer to a forged ticket has none.
     pub fn api(&self, v: &View, out: &mut Vec<u8>) {
         let (headline, message) = super::heading(v.lang, v.kind);
         let notice = super::notice(v.lang, v.kind).unwrap_or(message);
@@ -38,6 +38,11 @@ impl Pages {
             if let Some(ticket) = v.ticket {
                 text(out, ",\"ticket\":\"", "");
                 escape::json(ticket, out);
+                out.push(b'"');
+            }
+            if let Some(url) = v.check_url {
+                text(out, ",\"check_url\":\"", "");
+                escape::json(url, out);
                 out.push(b'"');
             }
             text(out, ",\"status_url\":\"", "");

@@ -16,6 +16,7 @@ impl Pages {
         let form = v.form.map_or(0, |f| f.inputs.len());
         // Our own page has the target three times. An escaped byte of a URL takes at most five.
         let urls = 3 * (v.target.len() + v.ticket.map_or(0, str::len)) + v.status_path.len();
+        let urls = urls + 2 * v.check_url.map_or(0, str::len);
         out.reserve(
             page.text.len() + self.style.len() + language.script.len() + form + 5 * urls + SLOT_BYTES,
         );
@@ -73,6 +74,11 @@ fn data(v: &View, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\" data-target=\"");
     escape::url_html(v.target, v.ticket, out);
     out.push(b'"');
+    if let Some(url) = v.check_url {
+        out.extend_from_slice(b" data-check=\"");
+        escape::html(url, out);
+        out.push(b'"');
+    }
 }
 
 /// A reload for visitors without JavaScript.
@@ -80,7 +86,11 @@ fn refresh(v: &View, out: &mut Vec<u8>) {
     let Some(every) = v.refresh.filter(|_| v.form.is_none() && v.kind != Kind::Forbidden) else { return };
     number(out, "<noscript><meta http-equiv=\"refresh\" content=\"", retry_after(every));
     out.extend_from_slice(b";url=");
-    escape::url_html(v.target, v.ticket, out);
+    match v.check_url.filter(|_| v.wait <= every) {
+        // WebQ III-B: at its turn the browser goes straight to tokencheck.
+        Some(url) => escape::html(url, out),
+        None => escape::url_html(v.target, v.ticket, out),
+    }
     out.extend_from_slice(b"\"></noscript>");
 }
 

@@ -25,6 +25,7 @@ fn view() -> View<'static> {
         target: "/search?q=trains&day=friday",
         ticket: None,
         status_path: "/.tidegate/status?c=3",
+        check_url: None,
         form: None,
         refresh: Some(Duration::from_secs(20)),
     }
@@ -254,6 +255,19 @@ fn a_wrong_logo_or_template_is_refused() {
     assert!(matches!(Pages::new(&with_logo(&missing)), Err(PageError::Read { .. })));
     let room = tidegate_settings::Room { template: Some(bare.0.clone()), ..Default::default() };
     assert!(matches!(Pages::new(&room), Err(PageError::Missing { slot: "refresh", .. })));
+}
+
+#[test]
+fn tokengens_pages_know_the_way_to_tokencheck() {
+    let check_url = "https://check.example/search?q=a&tg=tick";
+    let far = View { check_url: Some(check_url), ..view() };
+    let page = html(&far);
+    assert!(page.contains(" data-check=\"https://check.example/search?q=a&amp;tg=tick\""), "{page}");
+    assert!(page.contains(";url=/search"), "before its turn it asks here: {page}");
+    let near = html(&View { wait: Duration::from_secs(20), ..far });
+    assert!(near.contains("content=\"20;url=https://check.example/search?q=a&amp;tg=tick\""), "{near}");
+    assert_eq!(json(&far)["check_url"], check_url);
+    assert_eq!(json(&view())["check_url"], serde_json::Value::Null);
 }
 
 proptest::proptest! {

@@ -57,6 +57,8 @@ pub struct View<'a> {
     pub ticket: Option<&'a str>,
     /// Path and query of the status document.
     pub status_path: &'a str,
+    /// Of tokengen's pages: the target at tokencheck, with the ticket, which suffices there.
+    pub check_url: Option<&'a str>,
     pub form: Option<&'a KeptForm>,
     /// How often the page reloads without JavaScript. Unused with a form, which a reload would lose. Send no
     /// `Refresh` header field beside it: that would reload the page of everybody who has JavaScript too.

@@ -14,7 +14,7 @@ use tidegate_core::admission::{self, Decision, EnteredBy, Facts, Presented, Proc
 use tidegate_core::measure::Event;
 use tidegate_core::policies::{ActivePolicy, PolicyRequest};
 use tidegate_core::session::{SessionKey, SessionRequest};
-use tidegate_core::ticket::{Pass, Sealed};
+use tidegate_core::ticket::{Pass, Ticket};
 use tidegate_core::units::Timestamp;
 use tidegate_settings::Role;
 
@@ -94,10 +94,14 @@ impl RequestContext {
                 }
                 let visitor = head.visitor();
                 let clear = || cookies::clear_ticket(config.class(class).mark, visitor.secure);
-                let ticket = Some(stage.url_ticket(&ticket, visitor));
+                let ticket = Some(stage.ticket_to_check(&ticket, visitor));
                 elsewhere(config, ticket, redeemed.map(|_| clear()).into_iter().collect())
             }
             Decision::SendOnUnasked | Decision::SendBack => elsewhere(config, None, Vec::new()),
+            Decision::SendToRebind => {
+                let (ticket, cookies) = stage.rebinding(head.visitor());
+                elsewhere(config, ticket, cookies)
+            }
             Decision::ShowCleanUrl => {
                 Outcome::Elsewhere { base: String::new(), ticket: None, cookies: Vec::new() }
             }
@@ -105,7 +109,11 @@ impl RequestContext {
                 wait(stage.waits(position, &ticket, told, head.visitor()))
             }
             Decision::Hold { wait: told, waited } => {
-                wait(stage.told(Kind::Unavailable, told.wait, people_ahead(&told), waited))
+                let mut answer = stage.told(Kind::Unavailable, told.wait, people_ahead(&told), waited);
+                if let Presented::Ticket(ticket) = head.ticket() {
+                    stage.keeps(&mut answer, &ticket, head.visitor());
+                }
+                wait(answer)
             }
             Decision::Full { retry_after } => wait(stage.told(Kind::Full, retry_after, 0, Duration::ZERO)),
             Decision::Forbidden => wait(stage.forbidden(class, head.visitor())),
@@ -143,9 +151,9 @@ impl RequestContext {
 }
 
 /// To the other process of the two-process form.
-fn elsewhere(config: &Config, ticket: Option<Sealed>, cookies: Vec<HeaderValue>) -> Outcome {
+fn elsewhere(config: &Config, ticket: Option<String>, cookies: Vec<HeaderValue>) -> Outcome {
     let base = match &config.settings.role {
-        Role::TokenGen { check_url } => check_url,
+        Role::TokenGen { check_url, .. } => check_url,
         Role::TokenCheck { gen_url, .. } => gen_url,
         Role::Gate => unreachable!("a single process sends nobody on"),
     };
@@ -170,6 +178,15 @@ impl<'a> Head<'a> {
         self.visitor.get_or_init(|| self.context.visitor(&self.asked.parts.headers, self.asked.url_ticket))
     }
 
+    /// Whether the ticket in the URL might be good if it were bound to a cookie instead of an address. Where
+    /// the operator wants tickets bound to addresses and nothing else, none is.
+    fn may_rebind(&self) -> bool {
+        let settings = &self.context.config.settings;
+        matches!(settings.role, Role::TokenCheck { .. })
+            && settings.room.binding == tidegate_settings::Binding::Cookie
+            && self.visitor().url_ticket.is_some_and(|text| Ticket::is_for_an_address(text.as_bytes()))
+    }
+
     fn record(&self, policy: &ActivePolicy) -> Option<&'a Arc<PolicyRecord>> {
         self.asked.policies?.record_of(policy)
     }
@@ -177,7 +194,12 @@ impl<'a> Head<'a> {
 
 impl Requester for Head<'_> {
     fn ticket(&self) -> Presented {
-        self.visitor().ticket(&self.context.config).shown
+        let visitor = self.visitor();
+        match visitor.ticket(&self.context.config).shown {
+            Presented::Ticket(ticket) if visitor.rebind.is_some() => Presented::Rebind(ticket),
+            Presented::Forged if self.may_rebind() => Presented::OtherAddress,
+            shown => shown,
+        }
     }
 
     fn pass(&self) -> Option<Pass> {

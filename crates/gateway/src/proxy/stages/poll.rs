@@ -54,7 +54,7 @@ impl RequestContext {
         self.class = class;
         let visitor = self.visitor(&parts.headers, url_ticket);
         let shared = &self.worker.shared;
-        let ShownTicket { shown, is_twice } = visitor.ticket(&self.config);
+        let ShownTicket { shown, is_twice, .. } = visitor.ticket(&self.config);
         let (look, waited) = look_at(&shared.admission, &self.config, shown, self.started);
         let usable = shared.has_somewhere_to_go(&self.config.settings.role);
         // The URL's ticket may go once the cookie's does.

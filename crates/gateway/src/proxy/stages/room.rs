@@ -24,7 +24,10 @@ use crate::proxy::cookies::{self, Cookies};
 use crate::proxy::navigation::{can_return, kept_form, wants_html};
 use crate::proxy::respond::{self, AnswerRequest, WaitingAnswer};
 use crate::shared::sessions;
-use tidegate_settings::{SessionBy, Unit};
+use tidegate_settings::{Role, SessionBy, Unit};
+
+/// Between a ticket in a URL and what tokencheck wants it bound to. In neither's alphabet.
+const REBIND: char = '.';
 
 /// The request's part that the room reads.
 pub struct Visitor<'a> {
@@ -32,6 +35,8 @@ pub struct Visitor<'a> {
     pub ip: IpAddr,
     pub cookies: Cookies<'a>,
     pub url_ticket: Option<&'a str>,
+    /// What tokencheck wants the ticket bound to: its cookie, which this host does not see.
+    pub rebind: Option<[u8; 16]>,
     /// It came over TLS (to a proxy in front).
     pub secure: bool,
     /// It says that it can wait and come back: [`can_return`](crate::proxy::navigation::can_return).
@@ -40,6 +45,7 @@ pub struct Visitor<'a> {
 
 pub(crate) struct ShownTicket {
     pub(crate) shown: Presented,
+    pub(crate) is_from_url: bool,
     /// It is in a cookie, and the URL's is needed no more.
     pub(crate) is_twice: bool,
 }
@@ -51,15 +57,17 @@ impl Visitor<'_> {
 
     /// The ticket shown: the cookie's, because it is the one the gate renews, or the URL's if that one is
     /// better. A client that sends a cookie of its own making, always the same, keeps its position in the
-    /// URL.
+    /// URL. The other process of the two-process form puts a newer one in the URL.
     pub(crate) fn ticket(&self, config: &Config) -> ShownTicket {
         let open = |text: &str| {
             let opened = config.keys.open(text.as_bytes(), &self.presenter(), config.bindings);
             Presented::new(opened.map(|ticket| with_class_id(config, ticket)), text.as_bytes())
         };
+        let is_sent_here = self.rebind.is_some() || matches!(config.settings.role, Role::TokenCheck { .. });
         let cookie = self.cookies.ticket.filter(|text| !text.is_empty()).map(open);
         let url = self.url_ticket.map(open);
         let is_from_url = match (cookie, url) {
+            (_, Some(_)) if is_sent_here => true,
             (Some(Presented::Ticket(old)), Some(Presented::Ticket(new))) => {
                 new.class == old.class && new.issued > old.issued
             }
@@ -68,7 +76,7 @@ impl Visitor<'_> {
         };
         let shown = if is_from_url { url } else { cookie };
         let is_twice = cookie.is_some() && url.is_some() && !is_from_url;
-        ShownTicket { shown: shown.unwrap_or(Presented::Nothing), is_twice }
+        ShownTicket { shown: shown.unwrap_or(Presented::Nothing), is_from_url, is_twice }
     }
 
     /// The pass shown, if its seal is authentic and the visitor's own. The core decides whether it is valid.
@@ -80,10 +88,17 @@ impl Visitor<'_> {
 
 impl RequestContext {
     pub(crate) fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
+        let (url_ticket, rebind) = match url_ticket.and_then(|text| text.split_once(REBIND)) {
+            Some((ticket, value)) => (Some(ticket), cookies::parse_binding(value)),
+            None => (url_ticket, None),
+        };
+        let rebinds = matches!(self.config.settings.role, Role::TokenGen { .. })
+            && self.config.settings.room.binding == tidegate_settings::Binding::Cookie;
         Visitor {
             ip: self.client,
             cookies: Cookies::read(headers, self.config.class(self.class).mark),
             url_ticket,
+            rebind: rebind.filter(|_| rebinds),
             secure: target::scheme(headers, self.trusted) == "https",
             can_return: can_return(headers),
         }
@@ -138,7 +153,7 @@ pub(crate) enum Outcome {
     /// the same URL without a ticket.
     Elsewhere {
         base: String,
-        ticket: Option<Sealed>,
+        ticket: Option<String>,
         cookies: Vec<HeaderValue>,
     },
     /// A policy in force is to be performed; then decide again.
@@ -173,13 +188,49 @@ impl RoomStage<'_> {
     ) -> WaitingAnswer {
         let mut answer =
             self.told(kind(position), wait.wait, people_ahead(&wait), self.now.since(ticket.arrived));
-        if position != Position::Kept {
+        if position == Position::Kept {
+            self.keeps(&mut answer, ticket, visitor);
+        } else {
+            answer.cookies = self.ticket_cookies(ticket, visitor);
+            // That the client has sent some cookie does not mean that it keeps those it is given.
+            answer.url_ticket = Some(self.url_ticket(ticket, visitor));
+        }
+        if let Role::TokenGen { .. } = self.config.settings.role {
+            answer.check_ticket = Some(self.url_ticket(ticket, visitor));
+        }
+        answer
+    }
+
+    /// The visitor keeps the ticket that it shows. One from the URL is not in the page's own URL any more: it
+    /// goes back into the URL, and into a cookie.
+    pub(crate) fn keeps(&mut self, answer: &mut WaitingAnswer, ticket: &Ticket, visitor: &Visitor<'_>) {
+        if visitor.url_ticket.is_none() {
+            return;
+        }
+        answer.url_ticket = Some(self.url_ticket(ticket, visitor));
+        if visitor.ticket(self.config).is_from_url {
             answer.cookies = self.ticket_cookies(ticket, visitor);
         }
-        // That the client has sent some cookie does not mean that it keeps those it is given.
-        let keeps_cookies = position == Position::Kept && visitor.url_ticket.is_none();
-        answer.url_ticket = (!keeps_cookies).then(|| self.url_ticket(ticket, visitor));
-        answer
+    }
+
+    /// For a ticket that is bound to another address: what it shows, and its cookie to bind it to.
+    pub(crate) fn rebinding(&mut self, visitor: &Visitor<'_>) -> (Option<String>, Vec<HeaderValue>) {
+        let mut cookies = Vec::new();
+        let Binding::Cookie(value) = self.binding(visitor, &mut cookies) else { return (None, cookies) };
+        let shown = visitor.url_ticket.unwrap_or_default();
+        (Some(format!("{shown}{REBIND}{}", cookies::binding_text(value))), cookies)
+    }
+
+    /// The ticket for the way to tokencheck.
+    pub(crate) fn ticket_to_check(&self, ticket: &Ticket, visitor: &Visitor<'_>) -> String {
+        let sealed = match visitor.rebind {
+            Some(value) => {
+                let mark = self.config.class(ticket.class).mark;
+                self.config.keys.seal(&with_mark(mark, ticket), &Binding::Cookie(value))
+            }
+            None => self.url_ticket(ticket, visitor),
+        };
+        sealed.as_str().to_owned()
     }
 
     fn ticket_cookies(&mut self, ticket: &Ticket, visitor: &Visitor<'_>) -> Vec<HeaderValue> {
@@ -203,7 +254,7 @@ impl RoomStage<'_> {
     /// A waiting answer, its first poll spread at random.
     pub(crate) fn told(&mut self, kind: Kind, wait: Duration, place: u64, waited: Duration) -> WaitingAnswer {
         let poll = page::poll_interval(wait, &self.admission.ask_every(), self.rng.random());
-        WaitingAnswer { kind, wait, place, waited, poll, url_ticket: None, cookies: Vec::new(), status: None }
+        WaitingAnswer { place, waited, poll, ..WaitingAnswer::without_position(kind, wait) }
     }
 
     /// What a cookie is bound to; a new binding cookie if the visitor has none.
