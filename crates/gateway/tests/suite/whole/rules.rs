@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::whole::harness::{Gate, Origin, admin, api, read_head, until};
+use crate::whole::harness::{Gate, Origin, Scripted, admin, api, ask, connect, get, read_head, until};
 
 /// How a source treats a request.
 #[derive(Clone)]
@@ -124,6 +124,74 @@ when = 'levels.origin_cpu == "red"'
 hold = "0s"
 "#
     )
+}
+
+/// Each shipped example with rules comes to its aid before an origin that accepts and never answers, whose
+/// host tells its load no more either.
+#[test]
+fn the_shipped_rules_come_into_force_before_a_hung_origin() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let accepted = listener.incoming().map(|stream| stream.unwrap());
+        accepted.collect::<Vec<_>>().len()
+    });
+    let example = include_str!("../../../../../examples/rules.toml");
+    let text = example.replace("10.0.0.5:8000", "ORIGIN").replace("10.0.0.5:9100", &address.to_string());
+    // A key of this section makes the harness keep the estimator.
+    let gate = Gate::before(address, &format!("{text}\n[capacity]\nfloor = 1\n"), |_| Vec::new());
+    let request = "GET / HTTP/1.1\r\nHost: shop.example\r\nAccept: text/html\r\nConnection: close\r\n\r\n";
+    let mut visitors = Vec::new();
+    for _ in 0..20 {
+        let mut visitor = connect(gate.http);
+        visitor.write_all(request.as_bytes()).unwrap();
+        visitors.push(visitor);
+    }
+    let rules = ["nobody-new", "no-pictures", "one-front-page"];
+    let answer = until(
+        || state(&gate).to_string(),
+        |answer| {
+            let state: Value = serde_json::from_str(answer).unwrap_or_default();
+            rules.iter().all(|rule| named(&state["rules"], rule)["in_force"] == true)
+        },
+    );
+    let state: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(named(&state["detectors"], "origin_cpu")["level"], "unknown", "its host hangs too");
+    assert_eq!(named(&state["detectors"], "slow")["level"], "red");
+    let answer = ask(gate.http, request);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("<html"), "{answer}");
+}
+
+/// Failures and streams over sockets: an origin that fails late is slow, and an open tunnel is no silence.
+#[test]
+fn late_failures_are_slow_and_streams_under_way_are_not() {
+    let origin = Scripted::start(|head, _, stream| {
+        if head.starts_with("GET /stream") {
+            _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: x\n\n");
+            _ = stream.read(&mut [0]);
+        } else {
+            // Until it is closed: the gate's time-out.
+            _ = stream.read(&mut [0]);
+        }
+    });
+    let text = "[origin]\nreplicas = [\"ORIGIN\"]\nfirst_byte_timeout = \"400ms\"\n                eject = { failures = 0 }\nretry_budget = \"0%\"\n                [[detector]]\nname = \"slow\"\nkind = \"response-time\"\nred = 0.3\ncalm = \"0s\"\n                [[rule]]\nname = \"r\"\nwhen = 'levels.slow == \"red\"'\nhold = \"0s\"\n                urls = [\"/nothing\"]\n";
+    let gate = Gate::before(origin.address, text, |_| Vec::new());
+    // What ends before the detector's first look does not count, so there are several.
+    let mut streams = Vec::new();
+    let open = || {
+        let mut stream = connect(gate.http);
+        stream.write_all(b"GET /stream HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
+        assert!(read_head(&mut stream).is_some());
+        streams.push(stream);
+        state(&gate).to_string()
+    };
+    until(open, |state| state.contains("\"level\":\"green\""));
+    let shown = |figure: &str| admin(&gate, "/metrics").lines().any(|line| line.starts_with(figure));
+    assert!(shown("tidegate_detector_figure{detector=\"slow\"} 0.0"), "the time to its head");
+    assert!(get(gate.http, "/late", "").starts_with("HTTP/1.1 504"));
+    let state = becomes(&gate, "slow", "red", true);
+    let figure = named(&state["detectors"], "slow")["figure"].as_f64().unwrap();
+    assert!((0.3..5.0).contains(&figure), "{figure}");
 }
 
 #[test]
