@@ -14,8 +14,11 @@ use crate::histogram::{Histogram, Recorder, add};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 mod event;
+mod under_way;
 
 pub use event::Event;
+pub use under_way::Cohort;
+use under_way::Cohorts;
 
 /// One worker's counters.
 ///
@@ -39,6 +42,9 @@ struct ClassShard {
     shed: [AtomicU64; Event::SHED.len()],
     response: Recorder,
     queue_wait: Recorder,
+    served_time: Recorder,
+    failed_time: Recorder,
+    under_way: Cohorts,
 }
 
 /// How a forwarded request ended.
@@ -108,6 +114,23 @@ impl Shard {
         });
     }
 
+    /// A request arrived at `since` and waits for its answer from now on. Ended by [`Shard::leaves`].
+    pub fn enters(&self, class: ClassId, since: Timestamp) {
+        self.class(class, |c| c.under_way.enter(since));
+    }
+
+    /// The request that arrived at `since` waits no more: the head of its answer has come, it was refused, or
+    /// its visitor has left.
+    pub fn leaves(&self, class: ClassId, since: Timestamp) {
+        self.class(class, |c| c.under_way.leave(since));
+    }
+
+    /// A request ended, `time` after it had arrived: the time at the gate counts too. To be called besides
+    /// [`Shard::ended`] and for those the gate refused after a wait, but not for visitors who left.
+    pub fn took(&self, class: ClassId, is_served: bool, time: Duration) {
+        self.class(class, |c| if is_served { &c.served_time } else { &c.failed_time }.record(time));
+    }
+
     /// A class that the shard does not have (of a request that outlived a reload) is not counted.
     fn class(&self, class: ClassId, update: impl FnOnce(&ClassShard)) {
         if let Some(shard) = self.classes.get(class.index()) {
@@ -140,10 +163,16 @@ pub struct ClassTotals {
     /// Response times of requests the origin served.
     pub response: Histogram,
     pub queue_wait: Histogram,
+    /// Times from arrival to end, the time at the gate included: of requests that were served, and of those
+    /// that failed or were refused by the gate after a wait.
+    pub served_time: Histogram,
+    pub failed_time: Histogram,
+    /// Requests that wait for their answer now, at the gate or at the origin.
+    pub under_way: Vec<Cohort>,
 }
 
 impl ClassTotals {
-    fn absorb(&mut self, shard: &ClassShard) {
+    fn absorb(&mut self, shard: &ClassShard, at: Timestamp) {
         self.arrivals += shard.arrivals.load(Relaxed);
         self.forwarded += shard.forwarded.load(Relaxed);
         self.served += shard.served.load(Relaxed);
@@ -153,6 +182,9 @@ impl ClassTotals {
         self.shed.iter_mut().zip(&shard.shed).for_each(|(mine, theirs)| *mine += theirs.load(Relaxed));
         self.response.absorb(&shard.response);
         self.queue_wait.absorb(&shard.queue_wait);
+        self.served_time.absorb(&shard.served_time);
+        self.failed_time.absorb(&shard.failed_time);
+        shard.under_way.read(at, &mut self.under_way);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -165,6 +197,9 @@ impl ClassTotals {
         self.shed.iter_mut().zip(&other.shed).for_each(|(mine, theirs)| *mine += theirs);
         self.response.merge(&other.response);
         self.queue_wait.merge(&other.queue_wait);
+        self.served_time.merge(&other.served_time);
+        self.failed_time.merge(&other.failed_time);
+        self.under_way.extend_from_slice(&other.under_way);
     }
 
     /// Requests that were sent to the origin and have not ended.
@@ -172,7 +207,7 @@ impl ClassTotals {
         self.forwarded.saturating_sub(self.served + self.origin_errors + self.client_gone)
     }
 
-    /// The difference to an earlier count.
+    /// The difference to an earlier count. What is under way is not counted but present.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -185,6 +220,9 @@ impl ClassTotals {
             shed: std::array::from_fn(|i| self.shed[i].saturating_sub(earlier.shed[i])),
             response: self.response.since(&earlier.response),
             queue_wait: self.queue_wait.since(&earlier.queue_wait),
+            served_time: self.served_time.since(&earlier.served_time),
+            failed_time: self.failed_time.since(&earlier.failed_time),
+            under_way: self.under_way.clone(),
         }
     }
 }
@@ -201,10 +239,16 @@ impl Snapshot {
                 sum.classes.resize_with(shard.classes.len(), ClassTotals::default);
             }
             for (mine, theirs) in sum.classes.iter_mut().zip(&shard.classes) {
-                mine.absorb(theirs);
+                mine.absorb(theirs, at);
             }
         }
         sum
+    }
+
+    /// Age of the oldest request under way; zero: there is none.
+    pub fn oldest(&self) -> Duration {
+        let ages = self.classes.iter().flat_map(|class| &class.under_way).map(|cohort| cohort.age);
+        ages.max().unwrap_or_default()
     }
 
     /// How often an event happened.

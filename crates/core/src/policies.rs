@@ -52,6 +52,8 @@ pub struct Scope {
     pub except: Paths,
     /// Service levels that it never covers, one bit each.
     pub spared: u64,
+    /// Only visitors whose number is below this; `None`: all.
+    pub share: Option<u64>,
 }
 
 impl Scope {
@@ -62,6 +64,7 @@ impl Scope {
             && self.urls.is_none()
             && self.except.is_empty()
             && self.spared == 0
+            && self.share.is_none()
     }
 
     /// Whether it covers this request. Cheapest conditions first.
@@ -74,6 +77,7 @@ impl Scope {
                 .is_none_or(|classes| classes.get(asked.class.index()).copied().unwrap_or(false))
             && self.urls.as_ref().is_none_or(|urls| urls.matches(asked.path))
             && !self.except.matches(asked.path)
+            && self.share.is_none_or(|share| asked.visitor < share)
     }
 }
 
@@ -133,10 +137,24 @@ pub struct PolicyRequest<'a> {
     pub class: ClassId,
     pub cost: Cost,
     pub tier: TierId,
+    /// A number that its visitor always has, uniform over all visitors: see [`visitor_number`].
+    pub visitor: u64,
     /// It belongs to no session that was admitted.
     pub is_new_session: bool,
     /// The method is safe (RFC 9110 9.2.1) and the request carries no body: its answer may be another's.
     pub is_plain: bool,
+}
+
+/// The number of a visitor with this identity: a session's key, or an address. A rule for a share of the
+/// visitors then meets the same ones with every request, and a larger share includes those of a smaller one.
+pub fn visitor_number(identity: u128) -> u64 {
+    // The finaliser of SplitMix64, twice: addresses are not uniform.
+    let mix = |x: u64| {
+        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    };
+    mix(mix(identity as u64 ^ 0x9e37_79b9_7f4a_7c15) ^ (identity >> 64) as u64)
 }
 
 /// What becomes of a request, by `policy`.
@@ -264,6 +282,7 @@ mod tests {
             class: ClassId(1),
             cost: Cost::ONE,
             tier: TierId(0),
+            visitor: 0,
             is_new_session: true,
             is_plain: true,
         }
@@ -313,6 +332,29 @@ mod tests {
         assert_eq!(refused_by(&policies, &PolicyRequest { tier: TierId(3), ..asked("/") }), None);
         assert_eq!(refused_by(&policies, &PolicyRequest { tier: TierId(2), ..asked("/") }), Some(0));
         assert!(policies.at_accept().is_none());
+    }
+
+    #[test]
+    fn a_share_of_the_visitors_is_always_the_same_and_grows() {
+        let refused = |share: f64, visitor: u128| {
+            let mut part = policy(0, Policy::Refuse);
+            part.scope.share = Some((share * u64::MAX as f64) as u64);
+            let policies = PolicySet::new(vec![part]);
+            assert!(policies.at_accept().is_none(), "the visitor must be known");
+            let asked = PolicyRequest { visitor: visitor_number(visitor), ..asked("/") };
+            refused_by(&policies, &asked).is_some()
+        };
+        // Neighbours in a network, of both families.
+        for first in [0xffff_0a00_0000_u128, 0x2001_0db8_u128 << 96] {
+            for step in [1, 1 << 64] {
+                let visitors: Vec<_> = (0..4_000).map(|n| first + n * step).collect();
+                let met = |share| visitors.iter().filter(|v| refused(share, **v)).count();
+                assert_eq!((met(0.0), met(1.0)), (0, 4_000));
+                let (third, half) = (met(0.3), met(0.5));
+                assert!((1_100..1_300).contains(&third) && (1_880..2_120).contains(&half), "{third}, {half}");
+                assert!(visitors.iter().all(|v| !refused(0.3, *v) || refused(0.5, *v)));
+            }
+        }
     }
 
     #[test]

@@ -135,6 +135,7 @@ fn asks(enforcement: &PublishedPolicies) -> bool {
         class: ClassId(0),
         cost: Cost::ONE,
         tier: TierId(0),
+        visitor: 0,
         is_new_session: false,
         is_plain: true,
     };

@@ -213,6 +213,9 @@ section! {
         [fixed] except: Vec<String> = Vec::new() => List(PATH_GLOB);
         /// Never visitors of these service levels.
         [fixed] spare: Vec<String> = Vec::new() => List(NAME);
+        /// Only this share of the visitors, always the same ones: chosen by their session, or else by their
+        /// address.
+        share: f64 = 1.0 => Portion;
         /// Of "multicast": how long an answer is given to others.
         period: Duration = secs(1) => span(100, HOUR);
         /// Of "ask": the application.

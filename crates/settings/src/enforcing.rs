@@ -70,6 +70,14 @@ const SIGNING_SECRET: Text = Text {
 };
 
 section! {
+    /// What is done with requests that rules and quotas refuse.
+    pub struct Enforcement [tunable] {
+        /// Rules and quotas of service levels decide, count and log, and refuse nothing: all rules are as if
+        /// each had `shadow`. For a first rollout. The waiting room, the gate's queue and the buckets of
+        /// classes are no rules and act as always.
+        shadow: bool = false => Flag;
+    }
+
     /// What responses say of decisions by rules.
     pub struct Explain [tunable] {
         /// The response field `Tidegate-Decision`: "off" none, "id" the request's id, "full" also rule, level

@@ -44,6 +44,8 @@ figures! {
     InFlight = "in_flight",
     /// Admitted requests that wait in the gate's queues.
     Queued = "queued",
+    /// Age of the oldest request that waits for its answer, at the gate or at the origin, in seconds.
+    Oldest = "oldest",
     /// Visitors in the waiting room.
     Waiting = "waiting",
     /// The wait of a visitor who comes now, in seconds.

@@ -42,8 +42,8 @@ pub use capacity::{AUTO, Capacity, estimator_names};
 pub use class::{Class, ClassQueue, DEFAULT, Egress, Ingress, Match, Switch};
 pub use congestion::{Detector, How, Rule, Then, Visitors, Watched};
 pub use enforcing::{
-    Application, AskKey, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie, TierJwt,
-    TierKey,
+    Application, AskKey, Enforcement, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie,
+    TierJwt, TierKey,
 };
 pub use estimators::{Aimd, Bottleneck, Gradient, Gradient2, PowerRatio, Vegas};
 pub use mistake::{Excerpt, Found, Mistake, did_you_mean, place};
@@ -214,6 +214,8 @@ settings! {
         session: Session,
         /// Admitted requests that wait for an in-flight slot at the origin.
         queue: Queue,
+        /// What is done with requests that rules and quotas refuse.
+        enforcement: Enforcement,
         /// What responses say of decisions by rules.
         explain: Explain,
         /// The measurement database.

@@ -65,6 +65,8 @@ pub struct AdmissionSettings {
     pub role: Role,
     /// Whether there is a waiting room (`room.enabled`). Without one, sending to the room is refusing.
     pub has_room: bool,
+    /// Quotas only count (`enforcement.shadow`). Policies say for themselves whether they are in shadow.
+    pub is_shadow: bool,
     /// Longest wait for an ingress bucket (`room.max_wait`).
     pub max_wait: Duration,
     pub session_rules: SessionRules,
@@ -210,7 +212,13 @@ impl Case<'_> {
         let from = match facts.progress {
             Progress::Start => {
                 let taken = facts.quota.map_or(Ok(()), |quota| quota.take(facts.request.cost, facts.now));
-                taken.map_err(|retry_after| Decision::OverQuota { retry_after })?;
+                match taken {
+                    Err(retry_after) if !process.settings.is_shadow => {
+                        return Err(Decision::OverQuota { retry_after });
+                    }
+                    Err(_) => requester.count(Event::QuotaWouldRefuse),
+                    Ok(()) => {}
+                }
                 0
             }
             Progress::After(policy) => policy.saturating_add(1),

@@ -13,11 +13,12 @@
 //! **Unknown is a level.** Where nothing is measured, or a source hangs, is implausible or is gone, the level
 //! is [`Level::Unknown`] once the time to live has passed. The rules decide what follows from that.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::Duration;
 
 use crate::histogram::Histogram;
-use crate::measure::{ClassTotals, Event, Snapshot};
+use crate::measure::{ClassTotals, Cohort, Event, Snapshot};
 use crate::units::{ClassId, Timestamp};
 
 mod adaptive;
@@ -122,7 +123,25 @@ pub struct DetectorInputs<'a> {
     open_connections: u64,
     sessions: Option<SessionCount>,
     readings: &'a [Option<Reading>],
-    response: OnceCell<Histogram>,
+    times: OnceCell<Times>,
+}
+
+/// Times from the arrival of requests, since the start; and the ages of those under way.
+#[derive(Clone, Default)]
+struct Times {
+    served: Histogram,
+    /// Of the served and the failed together.
+    ended: Histogram,
+    under_way: Vec<Cohort>,
+}
+
+impl Times {
+    fn add(&mut self, class: &ClassTotals) {
+        self.served.merge(&class.served_time);
+        self.ended.merge(&class.served_time);
+        self.ended.merge(&class.failed_time);
+        self.under_way.extend_from_slice(&class.under_way);
+    }
 }
 
 impl<'a> DetectorInputs<'a> {
@@ -133,7 +152,7 @@ impl<'a> DetectorInputs<'a> {
         sessions: Option<SessionCount>,
         readings: &'a [Option<Reading>],
     ) -> Self {
-        Self { snapshot, open_connections, sessions, readings, response: OnceCell::new() }
+        Self { snapshot, open_connections, sessions, readings, times: OnceCell::new() }
     }
 
     /// Requests of all classes since the start, whatever their outcome.
@@ -149,15 +168,19 @@ impl<'a> DetectorInputs<'a> {
         self.snapshot.classes().get(class.index())
     }
 
-    /// Response times of a class, or of all classes, which are added up once.
-    fn response(&self, class: Option<ClassId>) -> Option<&Histogram> {
+    /// Times of a class, or of all classes, which are added up once.
+    fn times(&self, class: Option<ClassId>) -> Option<Cow<'_, Times>> {
         match class {
-            Some(class) => self.class(class).map(|totals| &totals.response),
-            None => Some(self.response.get_or_init(|| {
-                let mut all = Histogram::default();
-                self.snapshot.classes().iter().for_each(|class| all.merge(&class.response));
+            Some(class) => self.class(class).map(|totals| {
+                let mut times = Times::default();
+                times.add(totals);
+                Cow::Owned(times)
+            }),
+            None => Some(Cow::Borrowed(self.times.get_or_init(|| {
+                let mut all = Times::default();
+                self.snapshot.classes().iter().for_each(|class| all.add(class));
                 all
-            })),
+            }))),
         }
     }
 

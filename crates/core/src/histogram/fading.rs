@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BUCKETS, Histogram, edges};
+use super::{BUCKETS, Histogram, bucket, edges};
 
 /// Exponentially weighted times. Each weighs 1 when it is added: the statistics are averages over requests.
 #[derive(Clone, Debug)]
@@ -45,6 +45,19 @@ impl Fading {
         self.sum_us = self.sum_us * keep + now.sum_us.saturating_sub(self.seen_sum_us) as f64;
         self.seen_sum_us = now.sum_us;
         came
+    }
+
+    /// The same together with times that are not over: each counts once, and only here.
+    #[must_use]
+    pub fn with(&self, unfinished: impl Iterator<Item = (Duration, u64)>) -> Self {
+        let mut sum = self.clone();
+        for (time, count) in unfinished {
+            let us = super::micros(time);
+            sum.buckets[bucket(us)] += count as f64;
+            sum.count += count as f64;
+            sum.sum_us += us as f64 * count as f64;
+        }
+        sum
     }
 
     /// Mean; `None`: nothing was counted.

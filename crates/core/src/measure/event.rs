@@ -59,6 +59,7 @@ events! {
     SessionsRefused "sessions_refused" "New sessions refused because no session slot was free."
     IngressShed "ingress_shed" "Requests refused because their class's ingress bucket was empty."
     IngressHeld "ingress_held" "Requests sent to the waiting room because their class's ingress bucket was empty."
+    QuotaWouldRefuse "quota_would_refuse" "Requests beyond the quota of their service level that passed because of enforcement.shadow."
     QueueFull "queue_full" "Requests refused because queue.max_length or their class's own was reached."
     QueueTimeout "queue_timeout" "Requests refused after queue.max_wait at the gate."
     QueuePatience "queue_patience" "Requests refused because the patience of their class or visitor ended at the gate."

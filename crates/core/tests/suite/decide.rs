@@ -22,6 +22,7 @@ const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const RULES: SessionRules =
     SessionRules { timeout: Duration::from_secs(60), max_age: Duration::from_secs(600) };
 const SETTINGS: AdmissionSettings = AdmissionSettings {
+    is_shadow: false,
     role: Role::Gate,
     has_room: true,
     max_wait: Duration::from_secs(600),
@@ -72,6 +73,7 @@ fn facts() -> Facts<'static> {
             class: ClassId(0),
             cost: Cost::ONE,
             tier: TierId(0),
+            visitor: 0,
             is_new_session: true,
             is_plain: true,
         },
@@ -477,6 +479,11 @@ fn a_quota_that_is_used_up_refuses_before_all_else_and_is_charged_once() {
     let refused = Decision::RefusedByPolicy { policy: 1, retry_after: None };
     assert_eq!(decide(&process, &again, &visitor()), refused);
     assert!(matches!(decide(&process, &bought(), &visitor()), Decision::OverQuota { .. }));
+    // In shadow it counts, and the decision goes on.
+    let process = Process { settings: AdmissionSettings { is_shadow: true, ..SETTINGS }, ..process };
+    let who = visitor();
+    assert_eq!(decide(&process, &bought(), &who), asked);
+    assert_eq!(*who.events.borrow(), [Event::QuotaWouldRefuse]);
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub(super) struct State {
     draining: bool,
     /// Whether more work comes than fits: docs/tuning.md.
     overloaded: bool,
+    /// Whether rules and quotas only count (`enforcement.shadow`).
+    shadow: bool,
     #[serde(flatten)]
     rates: Rates,
     /// The origin's response time; null: no answer.
@@ -271,6 +273,7 @@ impl State {
             at_ms: f.at.as_millis(),
             draining: shared.is_draining(),
             overloaded: f.is_overloaded,
+            shadow: live.settings.enforcement.shadow,
             response_ms: ResponseTimes { mean: ms(mean), p50: ms(p50), p99: ms(p99) },
             rates: Rates::new(&total),
             capacity: InForce::new(&f.tunables, &f.estimate, Some(live.settings.estimator())),

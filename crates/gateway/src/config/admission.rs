@@ -18,6 +18,7 @@ impl Config {
                 Role::TokenCheck { .. } => admission::Role::TokenCheck,
             },
             has_room: settings.room.enabled,
+            is_shadow: settings.enforcement.shadow,
             max_wait: settings.room.max_wait,
             session_rules: self.session_rules(),
             when_full: match settings.session.when_full {

@@ -137,6 +137,8 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         urls: if rule.urls.is_empty() { None } else { Some(paths(&rule.urls)?) },
         except: paths(&rule.except)?,
         spared: tiers.fold(0, |bits, tier| bits | 1 << tier.0),
+        // The cast saturates.
+        share: (rule.share < 1.0).then_some((rule.share * u64::MAX as f64) as u64),
     };
     // Unknown names were already rejected by the settings check.
     let index = |list: &str, name: &str| {
@@ -169,6 +171,12 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         hold: rule.hold,
         has_until: !rule.until.is_empty(),
         unknown: rule.unknown,
-        policy: ActivePolicy { rule: RuleId::default(), scope, policy, action, is_shadow: rule.shadow },
+        policy: ActivePolicy {
+            rule: RuleId::default(),
+            scope,
+            policy,
+            action,
+            is_shadow: rule.shadow || settings.enforcement.shadow,
+        },
     })
 }

@@ -160,7 +160,8 @@ impl Config {
         for (facts, before) in tuned.classes.iter_mut().zip(&self.classes) {
             facts.before.clone_from(&before.before);
         }
-        if tuned.settings.rule != self.settings.rule {
+        let is_same = |a: &Settings, b: &Settings| a.rule == b.rule && a.enforcement == b.enforcement;
+        if !is_same(&tuned.settings, &self.settings) {
             tuned.plan = self.plan.renumbered(&tuned.settings, &tuned.classes);
         }
         Ok(tuned)

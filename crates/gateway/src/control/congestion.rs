@@ -345,6 +345,7 @@ fn figure_value(figure: GateFigure, f: &Figures) -> Option<f64> {
         GateFigure::ResponseP99 => seconds(total().response.p99),
         GateFigure::InFlight => Some(f.gate.in_flight.into()),
         GateFigure::Queued => Some(f.gate.queued as f64),
+        GateFigure::Oldest => Some(f.total.oldest().as_secs_f64()),
         GateFigure::Waiting => Some(f.room.waiting as f64),
         GateFigure::NewcomerWait => Some(f.room.wait.as_secs_f64()),
         GateFigure::Capacity => Some(f.tunables.capacity).filter(|rate| *rate < Rate::MAX).map(Rate::get),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::header::{REFERER, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version, request};
 use tidegate_core::measure::Event;
-use tidegate_core::policies::TierId;
+use tidegate_core::policies::{TierId, visitor_number};
 use tidegate_core::queue::Lane;
 use tidegate_core::units::{ClassId, Timestamp};
 use tidegate_settings::Explained;
@@ -152,6 +152,17 @@ impl RequestContext {
 
     pub(crate) fn is_session_admitted(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_admitted())
+    }
+
+    /// By its session, or else by its address: in IPv6 by the network, which is one visitor's.
+    pub(crate) fn visitor_number(&self) -> u64 {
+        let admitted = self.session.as_ref().filter(|session| session.is_admitted());
+        let of_session = admitted.and_then(|session| session.key).map(|key| key.0);
+        let of_address = || match self.client {
+            IpAddr::V4(address) => address.to_bits().into(),
+            IpAddr::V6(address) => address.to_bits() >> 64 << 64,
+        };
+        visitor_number(of_session.unwrap_or_else(of_address))
     }
 
     pub(crate) fn lane(&self) -> Lane {

@@ -184,6 +184,7 @@ struct RequestInProgress {
     target: Option<PathAndQuery>,
     class: ClassId,
     tier: TierId,
+    visitor: u64,
     is_new_session: bool,
     is_plain: bool,
     /// Its answer is shared with other requests.
@@ -197,11 +198,12 @@ impl ConnControl {
     }
 
     pub(crate) fn take(&self, asked: &PolicyRequest<'_>, target: Option<&PathAndQuery>) {
-        let PolicyRequest { class, tier, is_new_session, is_plain, .. } = *asked;
+        let PolicyRequest { class, tier, visitor, is_new_session, is_plain, .. } = *asked;
         *self.request.borrow_mut() = Some(RequestInProgress {
             target: target.cloned(),
             class,
             tier,
+            visitor,
             is_new_session,
             is_plain,
             is_shared: false,
@@ -246,6 +248,7 @@ impl ConnControl {
             // It was admitted already: rates are not charged again.
             cost: Cost::ZERO,
             tier: request.tier,
+            visitor: request.visitor,
             is_new_session: request.is_new_session,
             is_plain: request.is_plain,
         };

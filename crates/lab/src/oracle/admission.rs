@@ -34,7 +34,8 @@ fn is_for(policy: &ActivePolicy, request: &PolicyRequest<'_>) -> bool {
     let is_class = scope.classes.as_ref().is_none_or(|classes| classes.get(class) == Some(&true));
     let is_url = scope.urls.as_ref().is_none_or(|urls| urls.matches(request.path));
     let is_new = request.is_new_session || !scope.new_sessions;
-    is_class && is_url && is_new && !spared && !scope.except.matches(request.path)
+    let is_of_share = scope.share.is_none_or(|share| request.visitor < share);
+    is_of_share && is_class && is_url && is_new && !spared && !scope.except.matches(request.path)
 }
 
 fn policies(policies: &PolicySet, request: &PolicyRequest<'_>, decided: &Decided) -> Finding {
@@ -114,6 +115,7 @@ mod tests {
             class: ClassId(0),
             cost: Cost::ONE,
             tier: TierId(tier),
+            visitor: 0,
             is_new_session,
             is_plain: true,
         };

@@ -10,7 +10,7 @@ use tidegate_core::admission::{
     self, Decision, EnteredBy, Position, Presented, Process, Progress, Requester,
 };
 use tidegate_core::measure::Event;
-use tidegate_core::policies::{Action, ActivePolicy, PolicyRequest, PolicySet, TierId};
+use tidegate_core::policies::{Action, ActivePolicy, PolicyRequest, PolicySet, TierId, visitor_number};
 use tidegate_core::room::{TicketStatus, Wait};
 use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Binding, Pass, Presenter, Ticket};
@@ -185,6 +185,7 @@ impl World<'_> {
             class: caller.class,
             cost: process.config.class(caller.class).cost,
             tier: caller.tier,
+            visitor: visitor_number(caller.client.into()),
             is_new_session,
             is_plain: true,
         };

@@ -29,6 +29,11 @@ impl World<'_> {
             Part::Error => What::Error,
         };
         self.trace.step(self.now_us, what, request.client, replica as u64);
+        if request.head_us.is_none()
+            && let Some(process) = self.processes.last()
+        {
+            process.shard.leaves(request.class, request.arrived);
+        }
         let head_us = *request.head_us.get_or_insert(self.now_us);
         let (took_us, path, cost) = (head_us - request.sent_us, request.path as usize, request.cost);
         if done.part != Part::Rest

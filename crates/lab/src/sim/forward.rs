@@ -55,6 +55,7 @@ impl World<'_> {
         let (number, class, cost) = (request.client, request.class, request.cost);
         let is_admitted = request.session.is_some();
         let asked = gate::Request { id, class, cost };
+        process.shard.enters(class, request.arrived);
         let decision = match is_admitted {
             true => process.gate.arrive_as(asked, Lane::Admitted, None, now),
             false => process.gate.arrive(asked, now),
@@ -275,11 +276,15 @@ impl World<'_> {
         let id = identity(at, generation);
         let (client, class, cost, spot) = (request.client, request.class, request.cost, request.spot);
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
-        let session = request.session.filter(|_| request.head_us.is_none());
+        let (session, arrived) = (request.session.filter(|_| request.head_us.is_none()), request.arrived);
+        let is_under_way = request.head_us.is_none();
         self.trace.step(self.now_us, What::GivesUp, client, 0);
         if let Some(process) = self.processes.last_mut() {
             let now = process.now(self.now_us);
             process.shard.count(Event::ClientGone);
+            if is_under_way {
+                process.shard.leaves(class, arrived);
+            }
             if at_origin {
                 let took = Duration::from_micros(self.now_us - sent_us);
                 process.shard.ended(class, Outcome::ClientGone, took);
@@ -307,6 +312,9 @@ impl World<'_> {
 
     pub(crate) fn refused_in_queue(&mut self, id: u64, reason: ShedReason) {
         self.oracle.timed_out(id);
+        if let (Some(process), Some(request)) = (self.processes.last(), self.requests.get(slot(id))) {
+            process.shard.took(request.class, false, process.now(self.now_us).since(request.arrived));
+        }
         self.shed(id, reason.event());
     }
 
@@ -331,6 +339,7 @@ impl World<'_> {
         {
             let now = process.now(self.now_us);
             process.shard.ended(request.class, outcome, Duration::from_micros(self.now_us - request.sent_us));
+            process.shard.took(request.class, outcome == Outcome::Served, now.since(request.arrived));
             if request.streams {
                 self.streaming -= 1;
             } else {
@@ -346,6 +355,11 @@ impl World<'_> {
 
     fn over(&mut self, id: u64, answer: Result<Answer, Failure>) {
         let Some(request) = self.requests.remove(slot(id)) else { return };
+        if request.head_us.is_none()
+            && let Some(process) = self.processes.last()
+        {
+            process.shard.leaves(request.class, request.arrived);
+        }
         if request.is_part {
             self.parts.failed += u64::from(answer != Ok(Answer::Served));
             if let Some(process) = self.processes.last() {

@@ -6,7 +6,7 @@ use tidegate_core::detect::{
     Common, Criterion, DetectorInputs, JudgeConfig, Judgement, Level, Limit, Reading, Resource, Sampling,
     SessionCount,
 };
-use tidegate_core::measure::{Event, Outcome, Shard, Snapshot};
+use tidegate_core::measure::{Event, Shard, Snapshot};
 use tidegate_core::units::{ClassId, Timestamp};
 
 pub const TICK: Duration = Duration::from_millis(100);
@@ -67,8 +67,11 @@ impl Bench {
     }
 
     pub fn serve(&self, class: u8, ms: u64) {
-        self.shard.forwarded(ClassId(class), Duration::ZERO);
-        self.shard.ended(ClassId(class), Outcome::Served, Duration::from_millis(ms));
+        self.shard.took(ClassId(class), true, Duration::from_millis(ms));
+    }
+
+    pub fn fail(&self, class: u8, ms: u64) {
+        self.shard.took(ClassId(class), false, Duration::from_millis(ms));
     }
 
     pub fn connect(&self, n: u64) {

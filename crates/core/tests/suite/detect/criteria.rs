@@ -95,6 +95,108 @@ fn d_the_response_time_of_a_class() {
     assert_eq!(bench.run(secs(1.0), |bench| bench.serve(1, 2_000)).level, Level::Red);
 }
 
+const STATISTICS: [Statistic; 3] = [Statistic::Mean, Statistic::Quantile(0.95), Statistic::Deviation];
+
+fn slow(statistic: Statistic) -> Bench {
+    Bench::new(Criterion::ResponseTime(None, statistic), &common(fixed(1.0, 2.0)))
+}
+
+#[test]
+fn c_an_origin_that_hangs_is_red_and_never_unknown() {
+    for statistic in STATISTICS {
+        // Busy before, or hung from the start; a crowd, or one request alone.
+        for (before, crowd) in [(0.0, 1), (0.0, 20), (10.0, 1), (10.0, 20)] {
+            let mut bench = slow(statistic);
+            bench.run(secs(before), |bench| (0..20).for_each(|_| bench.serve(0, 10)));
+            let begin = bench.now;
+            (0..crowd).for_each(|_| bench.shard.enters(ClassId(0), begin));
+            let verdict = bench.run(secs(3.5), |_| ());
+            assert_eq!(verdict.level, Level::Red, "{statistic:?}, {before} s, {crowd}: {verdict:?}");
+            let verdict = bench.run(secs(60.0), |_| ());
+            assert_eq!(verdict.level, Level::Red, "for as long as they hang: {verdict:?}");
+            // They fail in the end, and the origin recovers.
+            for _ in 0..crowd {
+                bench.shard.leaves(ClassId(0), begin);
+                bench.fail(0, 63_500);
+            }
+            let verdict = bench.run(secs(15.0), |bench| (0..20).for_each(|_| bench.serve(0, 10)));
+            assert_eq!(verdict.level, Level::Green, "{statistic:?}: {verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn c_visitors_who_give_up_early_hide_no_silence() {
+    for statistic in STATISTICS {
+        let mut bench = slow(statistic);
+        bench.run(secs(5.0), |bench| bench.serve(0, 10));
+        // Nobody waits for longer than half a second, and nobody gets an answer.
+        let mut there = std::collections::VecDeque::new();
+        let verdict = bench.run(secs(4.0), |bench| {
+            bench.shard.enters(ClassId(0), bench.now);
+            there.push_back(bench.now);
+            if there.len() > 5 {
+                bench.shard.leaves(ClassId(0), there.pop_front().unwrap());
+            }
+        });
+        assert_eq!(verdict.level, Level::Red, "{statistic:?}: {verdict:?}");
+        there.drain(..).for_each(|since| bench.shard.leaves(ClassId(0), since));
+        // Without requests there is no silence: what was served last counts until it is too old.
+        assert_eq!(bench.run(secs(3.0), |_| ()).level, Level::Unknown, "{statistic:?}");
+    }
+}
+
+#[test]
+fn c_failures_count_with_their_time_and_quick_ones_are_not_fast() {
+    for statistic in [Statistic::Mean, Statistic::Quantile(0.95)] {
+        // Time-outs beside quick answers.
+        let verdict = slow(statistic).run(secs(10.0), |bench| {
+            bench.serve(0, 10);
+            (0..3).for_each(|_| bench.fail(0, 4_000));
+        });
+        assert_eq!(verdict.level, Level::Red, "{statistic:?}: {verdict:?}");
+        // Quick failures beside slow answers.
+        let verdict = slow(statistic).run(secs(10.0), |bench| {
+            bench.serve(0, 4_000);
+            (0..300).for_each(|_| bench.fail(0, 1));
+        });
+        assert_eq!(verdict.level, Level::Red, "{statistic:?}: {verdict:?}");
+        // Nothing but quick failures.
+        let verdict = slow(statistic).run(secs(4.0), |bench| bench.fail(0, 1));
+        assert_eq!(verdict.level, Level::Red, "{statistic:?}: {verdict:?}");
+    }
+    // One failure in an idle service is no silence.
+    let mut bench = slow(Statistic::Mean);
+    bench.run(secs(1.0), |bench| bench.serve(0, 10));
+    bench.fail(0, 1);
+    let verdict = bench.run(secs(4.0), |_| ());
+    assert_eq!(verdict.level, Level::Green, "{verdict:?}");
+}
+
+#[test]
+fn c_requests_under_way_make_a_service_no_slower_than_it_is() {
+    // 50 at once that take a second each: all ages from nothing to a second are always there.
+    for (statistic, wanted) in [(Statistic::Mean, 1.0), (Statistic::Quantile(0.95), 1.0)] {
+        let mut bench = slow(statistic);
+        let mut there = std::collections::VecDeque::new();
+        let verdict = bench.run(secs(20.0), |bench| {
+            (0..5).for_each(|_| bench.shard.enters(ClassId(0), bench.now));
+            there.push_back(bench.now);
+            if there.len() > 10 {
+                let since = there.pop_front().unwrap();
+                (0..5).for_each(|_| bench.shard.leaves(ClassId(0), since));
+                (0..5).for_each(|_| bench.serve(0, 1_000));
+            }
+        });
+        assert!(is_near(verdict.figure, wanted, 0.03), "{statistic:?}: {verdict:?}");
+    }
+    // One that hangs among a thousand does not count for the 95th percentile.
+    let mut bench = slow(Statistic::Quantile(0.95));
+    bench.shard.enters(ClassId(0), bench.now);
+    let verdict = bench.run(secs(20.0), |bench| (0..100).for_each(|_| bench.serve(0, 10)));
+    assert_eq!(verdict.level, Level::Green, "{verdict:?}");
+}
+
 #[test]
 fn e_open_connections() {
     let now = common(fixed(80.0, 100.0));

@@ -114,6 +114,7 @@ fn asked(path: &str) -> PolicyRequest<'_> {
         class: ClassId(0),
         cost: Cost::ONE,
         tier: TierId(0),
+        visitor: 0,
         is_new_session: true,
         is_plain: true,
     }

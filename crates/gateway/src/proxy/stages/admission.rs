@@ -144,6 +144,7 @@ impl RequestContext {
             class: self.class,
             cost: self.config.class(self.class).cost,
             tier: self.tier,
+            visitor: self.visitor_number(),
             is_new_session: !self.is_session_admitted(),
             is_plain,
         }

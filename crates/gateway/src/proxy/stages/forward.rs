@@ -10,9 +10,10 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
+use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::ticket::Ticket;
-use tidegate_core::units::Timestamp;
+use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::base::guard::within;
 use crate::http::hygiene::{self, ForwardContext};
@@ -57,6 +58,30 @@ pub struct Forwarded {
     /// How it ended, as far as known. If nothing else has ended a request, its visitor has left.
     outcome: Cell<Outcome>,
     is_over: bool,
+    /// Until the head of the answer has come.
+    under_way: Option<UnderWay>,
+    /// Its time has been counted: that of an endless answer ends with its head.
+    is_timed: bool,
+}
+
+/// Counts a request as under way.
+struct UnderWay {
+    worker: Rc<Worker>,
+    class: ClassId,
+    since: Timestamp,
+}
+
+impl UnderWay {
+    fn new(worker: &Rc<Worker>, class: ClassId, since: Timestamp) -> Self {
+        worker.shard.enters(class, since);
+        Self { worker: worker.clone(), class, since }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.worker.shard.leaves(self.class, self.since);
+    }
 }
 
 impl Forwarded {
@@ -71,6 +96,9 @@ impl Forwarded {
             x.worker.count(Event::ClientGone);
         }
         x.worker.shard.ended(x.class, outcome, now.since(self.sent));
+        if outcome != Outcome::ClientGone && !self.is_timed {
+            x.worker.shard.took(x.class, outcome == Outcome::Served, now.since(x.started));
+        }
         if let Some(log) = &x.log {
             x.write_log(log, bytes, now.since(x.started));
         }
@@ -147,19 +175,11 @@ impl RequestContext {
         let limit = self.config.settings.limits.request_timeout;
         let until = (!limit.is_zero()).then(|| self.started + limit);
         let lane = self.lane();
+        let under_way = UnderWay::new(&self.worker, self.class, self.started);
         let entered = self.worker.shared.gate.enter(self.class, cost, lane, until, self.started).await;
         let slot = match entered {
             Ok(slot) => slot,
-            Err(reason) => {
-                let event = reason.event();
-                self.worker.count(event);
-                self.worker.shard.shed(self.class, event);
-                let mut refused = own(self.refused_by_gate(respond::shed(reason), event, parts.uri.path()));
-                if self.for_all.is_some() {
-                    refused.extensions_mut().insert(Refused(event));
-                }
-                return refused;
-            }
+            Err(reason) => return self.shed(reason, parts.uri.path()),
         };
         self.worker.shard.forwarded(self.class, slot.queued);
         if let Some(log) = &mut self.log {
@@ -176,6 +196,8 @@ impl RequestContext {
             slot: Some(slot),
             outcome: Cell::new(Outcome::ClientGone),
             is_over: false,
+            under_way: Some(under_way),
+            is_timed: false,
         };
         // From here on the origin may be working on it, whatever becomes of the visitor.
         let spent = guard.spend();
@@ -203,6 +225,21 @@ impl RequestContext {
                 forwarded.failed(&error, cookies)
             }
         }
+    }
+
+    fn shed(mut self, reason: ShedReason, path: &str) -> Answer {
+        let event = reason.event();
+        let shard = &self.worker.shard;
+        self.worker.count(event);
+        shard.shed(self.class, event);
+        if reason != ShedReason::QueueFull {
+            shard.took(self.class, false, self.worker.now().since(self.started));
+        }
+        let mut refused = own(self.refused_by_gate(respond::shed(reason), event, path));
+        if self.for_all.is_some() {
+            refused.extensions_mut().insert(Refused(event));
+        }
+        refused
     }
 
     pub(crate) fn own(&mut self, response: Response<Bytes>, verdict: &'static str) -> Answer {
@@ -314,6 +351,7 @@ impl Forwarded {
             }
         }
         let failed = parts.status.is_server_error();
+        self.under_way = None;
         self.outcome.set(if failed { Outcome::OriginError } else { Outcome::Served });
         // Streaming responses release their in-flight slot once the head is sent; otherwise they would hold
         // it for their whole life. A long answer releases it a while after its head: the head is what the
@@ -321,6 +359,9 @@ impl Forwarded {
         if let Some(mut slot) = self.slot.take() {
             if tunnel || is_event_stream(&parts.headers) {
                 slot.streams(self.sent, !failed);
+                let x = &self.context;
+                x.worker.shard.took(x.class, !failed, x.worker.now().since(x.started));
+                self.is_timed = true;
             } else {
                 if !body.is_end_stream() {
                     slot.answers(self.sent, self.context.worker.now(), !failed);

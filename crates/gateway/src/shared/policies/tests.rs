@@ -33,6 +33,7 @@ fn asked(tier: TierId) -> PolicyRequest<'static> {
         class: ClassId(0),
         cost: Cost::ONE,
         tier,
+        visitor: 0,
         is_new_session: true,
         is_plain: true,
     }

@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use tidegate_core::measure::Event;
 
-use crate::whole::harness::{Gate, Origin, admin, api, read_head, until};
+use crate::whole::harness::{Gate, Origin, Scripted, admin, api, ask, connect, get, read_head, until};
 
 /// How a source treats a request.
 #[derive(Clone)]
@@ -124,6 +125,142 @@ when = 'levels.origin_cpu == "red"'
 hold = "0s"
 "#
     )
+}
+
+/// Each shipped example with rules comes to its aid before an origin that accepts and never answers, whose
+/// host tells its load no more either.
+#[test]
+fn the_shipped_rules_come_into_force_before_a_hung_origin() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let accepted = listener.incoming().map(|stream| stream.unwrap());
+        accepted.collect::<Vec<_>>().len()
+    });
+    let example = include_str!("../../../../../examples/rules.toml");
+    let text = example.replace("10.0.0.5:8000", "ORIGIN").replace("10.0.0.5:9100", &address.to_string());
+    // A key of this section makes the harness keep the estimator.
+    let gate = Gate::before(address, &format!("{text}\n[capacity]\nfloor = 1\n"), |_| Vec::new());
+    let request = "GET / HTTP/1.1\r\nHost: shop.example\r\nAccept: text/html\r\nConnection: close\r\n\r\n";
+    let mut visitors = Vec::new();
+    for _ in 0..20 {
+        let mut visitor = connect(gate.http);
+        visitor.write_all(request.as_bytes()).unwrap();
+        visitors.push(visitor);
+    }
+    let rules = ["nobody-new", "no-pictures", "one-front-page"];
+    let answer = until(
+        || state(&gate).to_string(),
+        |answer| {
+            let state: Value = serde_json::from_str(answer).unwrap_or_default();
+            rules.iter().all(|rule| named(&state["rules"], rule)["in_force"] == true)
+        },
+    );
+    let state: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(named(&state["detectors"], "origin_cpu")["level"], "unknown", "its host hangs too");
+    assert_eq!(named(&state["detectors"], "slow")["level"], "red");
+    let answer = ask(gate.http, request);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("<html"), "{answer}");
+}
+
+/// Failures and streams over sockets: an origin that fails late is slow, and an open tunnel is no silence.
+#[test]
+fn late_failures_are_slow_and_streams_under_way_are_not() {
+    let origin = Scripted::start(|head, _, stream| {
+        if head.starts_with("GET /stream") {
+            _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: x\n\n");
+            _ = stream.read(&mut [0]);
+        } else {
+            // Until it is closed: the gate's time-out.
+            _ = stream.read(&mut [0]);
+        }
+    });
+    let text = r#"
+[origin]
+replicas = ["ORIGIN"]
+first_byte_timeout = "3s"
+eject = { failures = 0 }
+retry_budget = "0%"
+[[detector]]
+name = "slow"
+kind = "response-time"
+red = 2
+period = "0s"
+calm = "0s"
+[[rule]]
+name = "r"
+when = 'levels.slow == "red"'
+hold = "0s"
+urls = ["/nothing"]
+"#;
+    let gate = Gate::before(origin.address, text, |_| Vec::new());
+    // What ends before the detector's first look does not count, so there are several.
+    let mut streams = Vec::new();
+    let open = || {
+        let mut stream = connect(gate.http);
+        stream.write_all(b"GET /stream HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
+        assert!(read_head(&mut stream).is_some());
+        streams.push(stream);
+        state(&gate).to_string()
+    };
+    until(open, |state| state.contains("\"level\":\"green\""));
+    assert!(get(gate.http, "/late", "").starts_with("HTTP/1.1 504"));
+    let state = becomes(&gate, "slow", "red", true);
+    assert!(named(&state["detectors"], "slow")["figure"].as_f64() >= Some(2.0), "{state}");
+}
+
+#[test]
+fn in_shadow_rules_and_quotas_count_and_refuse_nobody() {
+    let origin = Origin::start();
+    let text = "[origin]\nreplicas = [\"ORIGIN\"]\n[enforcement]\nshadow = true\n[explain]\nheader = \"full\"\n\
+                [[tier]]\nname = \"gold\"\nexempt = true\nrate = 0.001\nburst = 1\n[tier.api_key]\n\
+                sha256 = \"6163937e6547cc2853a333d323496f4d5608b3958a3bd3939752708bc9cb0feb\"\n\
+                [[rule]]\nname = \"r\"\nwhen = \"true\"\nhold = \"0s\"\n";
+    let gate = Gate::start(&origin, text);
+    let gold =
+        || ask(gate.http, "GET / HTTP/1.1\r\nHost: h\r\nX-Api-Key: gold-key\r\nConnection: close\r\n\r\n");
+    let answer = until(|| get(gate.http, "/", ""), |answer| answer.contains("action=shadow"));
+    assert!(answer.ends_with("served"), "{answer}");
+    for _ in 0..3 {
+        assert!(gold().ends_with("served"));
+    }
+    assert_eq!(state(&gate)["shadow"], true);
+    assert_eq!(state(&gate)["rules"][0]["shadow"], true);
+    let lines = admin(&gate, "/metrics");
+    let has = |line: &str| assert!(lines.lines().any(|l| l == line), "{line}: {lines}");
+    has("tidegate_shadow 1");
+    has("tidegate_rule_shadow{rule=\"r\"} 1");
+    assert!(lines.contains("tidegate_rule_would_refuse_total{rule=\"r\"}"), "{lines}");
+    assert_eq!(gate.count(Event::QuotaWouldRefuse), 2);
+    // Off while the gate runs: what was counted is refused.
+    gate.server().control().store().tune(&[("enforcement.shadow", "false")], "test", "").unwrap();
+    assert!(get(gate.http, "/", "").starts_with("HTTP/1.1 503"));
+    assert!(gold().starts_with("HTTP/1.1 429"));
+    assert_eq!(state(&gate)["shadow"], false);
+}
+
+#[test]
+fn a_share_of_the_visitors_is_refused_and_always_the_same() {
+    let origin = Origin::start();
+    let text = "[origin]\nreplicas = [\"ORIGIN\"]\n[proxy]\ntrusted = [\"127.0.0.0/8\"]\n\
+                [[rule]]\nname = \"r\"\nwhen = \"true\"\nhold = \"0s\"\nshare = \"40%\"\n";
+    let gate = Gate::start(&origin, text);
+    let is_refused = |visitor: u32| {
+        let fields = format!("Host: h\r\nX-Forwarded-For: 203.0.113.{visitor}\r\nConnection: close");
+        let answer = ask(gate.http, &format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
+        assert!(answer.ends_with("served") || answer.starts_with("HTTP/1.1 503"), "{answer}");
+        answer.starts_with("HTTP/1.1 503")
+    };
+    let refused = || (0..60).filter(|visitor| is_refused(*visitor)).collect::<Vec<_>>();
+    let some = || format!("{:?}", [0, 1, 2, 3].map(is_refused));
+    until(some, |answers| answers.contains("true"));
+    let first = refused();
+    assert!((12..36).contains(&first.len()), "{first:?}");
+    assert_eq!(first, refused(), "the same visitors");
+    // More of them are more than the same.
+    gate.server().control().store().tune(&[("rule.r.share", "0.8")], "test", "").unwrap();
+    let more = refused();
+    assert!(more.len() > first.len() && first.iter().all(|visitor| more.contains(visitor)), "{more:?}");
 }
 
 #[test]
