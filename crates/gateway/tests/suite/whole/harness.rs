@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::measure::{Event, Snapshot};
 use tidegate_gateway::server::{Server, Source};
-use tidegate_settings::{Capacity, Override, Settings};
+use tidegate_settings::{Capacity, Override, Settings, Unit};
 
 /// A test that waits longer fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -138,6 +138,10 @@ impl Gate {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let state = std::env::temp_dir().join(format!("tidegate-whole-{}-{n}", std::process::id()));
         let mut settings = Settings::parse(&toml.replace("ORIGIN", &origin.to_string()), "test").unwrap();
+        // Requests are admitted one by one, unless the test is about sessions.
+        if !toml.contains("unit = ") {
+            settings.room.unit = Unit::Request;
+        }
         // Every request is admitted, unless the test sets a capacity.
         if settings.capacity == Capacity::default() {
             settings.capacity.estimator = "fixed".into();
