@@ -121,6 +121,7 @@ health = { path = "/healthz", every = "100ms", fall = 1, rise = 1 }
 rate = ${HELD}
 [room]
 state_dir = "state"
+${room.includes('unit =') ? '' : 'unit = "request"'}
 ${room}
 [log]
 level = "warn"`;

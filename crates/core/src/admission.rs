@@ -19,7 +19,7 @@ use crate::room::{
     Checker, PollIntervals, RedeemedEarlier, Redemption, Room, RoomState, RoomTargets, TicketAdmission,
     TicketStatus, Wait,
 };
-use crate::session::SessionPace;
+use crate::session::{ExpectedSessions, SessionPace};
 use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -222,6 +222,14 @@ impl Admission {
         }
     }
 
+    /// As [`Admission::charge`], for a request of an admitted session.
+    fn charge_session(&self, cost: Cost) {
+        match self {
+            Self::Room(room) => room.charge_session(cost),
+            Self::Checker { checker, .. } => checker.charge(cost),
+        }
+    }
+
     /// Whether anyone waits here.
     pub fn busy(&self, now: Timestamp) -> bool {
         self.room().is_some_and(|room| room.busy(now))
@@ -258,6 +266,14 @@ impl Admission {
         match self {
             Self::Room(room) => room.pace_sessions(pace),
             Self::Checker { checker, .. } => checker.pace_sessions(pace),
+        }
+    }
+
+    /// Sets what open sessions will ask for; `None`: not known. To be called on every tick before
+    /// [`Admission::tick`].
+    pub fn expect_sessions(&self, expected: Option<ExpectedSessions>) {
+        if let Self::Room(room) = self {
+            room.expect_sessions(expected);
         }
     }
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 use crate::gate::Totals;
 use crate::mutants::{self, Mutant};
 use crate::ring::{MAX_COST, SlotLoad};
-use crate::session::SessionPace;
+use crate::session::{ExpectedSessions, SessionPace};
 use crate::sync::lock;
 use crate::ticket::Ticket;
 use crate::units::{ClassId, Cost, Rate, Timestamp};
@@ -324,12 +324,18 @@ impl Room {
         self.tickets.load.admit(cost);
     }
 
+    /// As [`Room::charge`], for a request of an admitted session.
+    pub fn charge_session(&self, cost: Cost) {
+        self.bypass.count_session(cost);
+        self.tickets.load.admit(cost);
+    }
+
     /// Time until the virtual clock reaches `due`.
     fn wait(&self, due: Timestamp, now: Timestamp) -> Wait {
         let (clock, load) = (&self.tickets.clock, &self.tickets.load);
         let (clock_at, capacity) = (clock.at(now), load.capacity());
         let ahead = self.schedule.slots.between(clock_at, due);
-        let outflow = self.bypass.left_of(capacity);
+        let outflow = self.bypass.left_in_the_long_run(capacity);
         let wait = if clock.value().follows_clock || due > self.schedule.last_due() {
             // No known visitor is before this one: the wait is the time until then. (Also for a ticket of an
             // earlier process that is not in the schedule.) Bypass traffic slows the clock down.
@@ -381,6 +387,11 @@ impl Room {
     /// How fast new sessions get session slots; `None`: as fast as they come. On every tick, before it.
     pub fn pace_sessions(&self, pace: Option<SessionPace>) {
         self.control().set_session_pace(self, pace);
+    }
+
+    /// What open sessions will ask for; `None`: not known. On every tick, before it.
+    pub fn expect_sessions(&self, expected: Option<ExpectedSessions>) {
+        self.control().bypass.expected = expected;
     }
 
     /// Whether enough session slots are free for a newcomer, beside the visitors in transit.

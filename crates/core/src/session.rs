@@ -45,6 +45,7 @@ use crate::units::{Cost, Timestamp};
 mod cap_controller;
 mod entries;
 mod entry;
+mod forecast;
 mod lower_bound;
 pub mod slot_pool;
 mod table;
@@ -53,8 +54,10 @@ mod types;
 
 use cap_controller::{CapController, Tick};
 use entry::State;
+pub use forecast::ExpectedSessions;
+use forecast::{Forecast, ForecastSample};
 use slot_pool::{PoolId, UNBOUNDED};
-use table::{EndCause, SHARDS, Table};
+use table::{EndCause, SHARDS, Sums, Table};
 use turnover::Scan;
 
 pub use entry::SessionRequest;
@@ -83,13 +86,21 @@ pub struct Sessions {
 struct Control {
     cap: CapController,
     scan: Scan,
+    forecast: Forecast,
+    sums: Sums,
     last: Timestamp,
 }
 
 impl Sessions {
     /// An empty table.
     pub fn new(config: &SessionConfig, now: Timestamp) -> Self {
-        let control = Control { cap: CapController::new(config.cap), scan: Scan::default(), last: now };
+        let control = Control {
+            cap: CapController::new(config.cap),
+            scan: Scan::default(),
+            forecast: Forecast::default(),
+            sums: Sums::default(),
+            last: now,
+        };
         let sessions = Self {
             table: Table::new(config, now),
             begun: AtomicU64::new(0),
@@ -368,6 +379,11 @@ impl Sessions {
         Some(SessionPace { free: Some(free), per_s: self.per_s.load(), next_s: self.next_s.load() })
     }
 
+    /// What open sessions will ask for, as of the last tick; `None`: too little is known.
+    pub fn expected(&self) -> Option<ExpectedSessions> {
+        lock(&self.control).forecast.expected
+    }
+
     /// When a refused visitor should try again: when a slot becomes free, between a second and a minute.
     pub fn retry_after(&self) -> Duration {
         let wait_s = self.next_s.load() + 1.0 / self.per_s.load();
@@ -383,17 +399,31 @@ impl Sessions {
     /// The control tick, every 100 ms or so: ends sessions that are over, and learns how many there may be.
     pub fn tick(&self, inputs: &SessionInputs<'_>, now: Timestamp) {
         self.table.expire_all(now);
-        let Control { cap, scan, last } = &mut *lock(&self.control);
+        let Control { cap, scan, forecast, sums: before, last } = &mut *lock(&self.control);
         let dt_s = now.since(*last).as_secs_f64();
         *last = now.max(*last);
+        let begun = self.begun.load(Ordering::Relaxed);
+        let open_sessions = scan.tick(&self.table, forecast.gap_s(), begun, now);
+        let sums = self.table.sums();
+        let returned = |sums: &Sums| sums.work.saturating_sub(sums.first_work);
+        let units = |now: u64, before: u64| now.saturating_sub(before) as f64 / 100.0;
+        forecast.tick(&ForecastSample {
+            dt_s,
+            returns: (sums.returns - before.returns) as f64,
+            gaps_s: (sums.idle_ms - before.idle_ms) as f64 / 1e3,
+            first_work: units(sums.first_work, before.first_work),
+            work: units(returned(&sums), returned(before)),
+            active: open_sessions.active + begun.saturating_sub(open_sessions.begun) as f64,
+        });
+        *before = sums;
         cap.tick(&Tick {
             now,
             dt_s,
             inputs: *inputs,
-            sums: self.table.sums(),
+            sums,
             open: self.table.pools.common().occupancy().taken,
             elsewhere: self.table.pools.taken_own(),
-            open_sessions: scan.tick(&self.table, now),
+            open_sessions,
             refused: self.refused.load(Ordering::Relaxed),
             timeout: self.table.lifetimes.get().timeout,
         });

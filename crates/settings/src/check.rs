@@ -28,7 +28,7 @@ impl Settings {
         for rule in self.rule.iter().filter(|rule| rule.visitors == Visitors::New && !counts_sessions) {
             all.push(format!(
                 "rule.{}.visitors: every request is new where there are no sessions, so \"new\" means \"all\". Expected \
-                 room.unit = \"session\" beside it.",
+                 room.unit = \"session\", which is the default.",
                 rule.name,
             ));
         }

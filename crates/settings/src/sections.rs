@@ -17,9 +17,9 @@ named! {
     /// What is admitted by the room.
     pub enum Unit {
         /// Every request of a waiting class is admitted by itself.
-        #[default] Request = "request",
+        Request = "request",
         /// A visitor is admitted once and then comes and goes with a pass.
-        Session = "session",
+        #[default] Session = "session",
     }
 
     /// To what a ticket is tied, so that it cannot be given away.
@@ -169,9 +169,9 @@ section! {
         /// Names of the classes that wait, `default` for requests that match no class; empty: every
         /// navigation waits.
         classes: Vec<String> = Vec::new() => List(CLASS_NAME);
-        /// What is admitted: every request of a waiting class ("request"), or a visitor once, who then comes
-        /// and goes as `[session]` says ("session").
-        [fixed] unit: Unit = Unit::Request => Choice;
+        /// What is admitted: a visitor once, who then comes and goes as `[session]` says ("session"), or every
+        /// request of a waiting class ("request", WebQ's rule).
+        [fixed] unit: Unit = Unit::Session => Choice;
         /// Longest wait that a visitor is given; beyond it the answer is "full".
         max_wait: Duration = secs(30 * 60) => span(S, DAY);
         /// How late a visitor may come without losing the turn.

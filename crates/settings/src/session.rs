@@ -96,7 +96,7 @@ impl Leaf<SessionMax> for SessionCount {
 }
 
 section! {
-    /// Sessions: a visitor with all its requests. They are counted if `room.unit = "session"`:
+    /// Sessions: a visitor with all its requests. They are counted unless `room.unit = "request"`:
     /// docs/sessions.md.
     pub struct Session [tunable] {
         /// How requests of one session are recognised: by the gate's own signed cookie ("pass"), the value of
@@ -190,7 +190,7 @@ pub(crate) fn warn(settings: &Settings, all: &mut Vec<String>) {
         }
         return;
     }
-    let needs = "Expected room.unit = \"session\" beside it.";
+    let needs = "Expected room.unit = \"session\", which is the default.";
     if settings.session.max != SessionMax::None {
         all.push(format!("session.max: sessions are not counted, so this bounds nothing. {needs}"));
     }
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn bounds_on_sessions_that_are_not_counted_are_warned_of() {
         let tier = "[[tier]]\nname = \"gold\"\nclient = \"10.0.0.0/8\"\nmax_sessions = 5\n";
-        for (room, wanted) in [("", 2), ("room.unit = \"session\"\n", 0)] {
+        for (room, wanted) in [("room.unit = \"request\"\n", 2), ("", 0)] {
             let text = format!("origin.replicas = \"a:1\"\n{room}session.max = 10\n{tier}");
             let all = Settings::parse(&text, "f").unwrap().warnings();
             let ours = ["session.max: ", "tier.gold.max_sessions: "];

@@ -99,6 +99,8 @@ impl Config {
             .set("capacity.rate", "1e6")
             .set("origin.replicas", format!("[{}]", names.join(", ")))
             .text("log.level", "info")
+            // Tests of sessions say so.
+            .text("room.unit", "request")
     }
 
     /// Like [`Config::new`], but every request waits for its turn at `rate` a second.

@@ -293,7 +293,7 @@ impl Case<'_> {
     fn enter_by_session(&self) -> Decision {
         let PolicyRequest { class, cost, .. } = self.facts.request;
         self.process.ingress.charge(class, cost, self.facts.now);
-        self.process.admission.charge(cost);
+        self.process.admission.charge_session(cost);
         Decision::Enter { by: EnteredBy::Session }
     }
 

@@ -34,7 +34,7 @@ pub(super) struct RoomControl {
     pub(super) density: Density,
     pub(super) show_up: ShowUp,
     mean_cost: MeanCostMeter,
-    bypass: BypassMeter,
+    pub(super) bypass: BypassMeter,
     /// Idle time of the virtual backlog. Work that tokencheck has not reported yet looks like it.
     spare: SpareTime,
     queue_pacer: QueuePacer,
@@ -140,14 +140,22 @@ impl RoomControl {
             self.queue_pacer.observe(gate, inputs.as_ref(), now);
         }
         if !is_waited {
-            self.queue_pacer.reset(self.targets.outflow);
+            self.queue_pacer.reset(self.outflow());
         }
+    }
+
+    /// The rate to start from. While the capacity is searched for, the outflow is a multiple of it, and a queue
+    /// that grows too long ends the attempt. Visitors of sessions come back after that.
+    fn outflow(&self) -> Rate {
+        let RoomTargets { outflow, capacity, .. } = self.targets;
+        if self.bypass.expected.is_some() && capacity < outflow { capacity } else { outflow }
     }
 
     fn pacing_inputs(&self, room: &Room) -> PacingInputs {
         PacingInputs {
-            outflow: self.targets.outflow.get(),
+            outflow: self.outflow().get(),
             bypass: room.bypass.per_s(),
+            is_forecast: self.bypass.expected.is_some(),
             mean_cost: room.tickets.load.mean_cost().units(),
             max_queued: self.max_queued,
             show_up: room.attendance.show_up.load(),

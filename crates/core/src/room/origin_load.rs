@@ -184,7 +184,9 @@ impl OriginLoad {
 
     /// Whether a kept queue is so long that newcomers wait in the room, even if they are the first there.
     pub(super) fn is_crowded(&self, now: Timestamp) -> bool {
-        self.keeps_queue() && self.is_behind(Punctuality::OnTime, now)
+        let target = || queue_target(self.known_flow(), self.mean_cost().units(), f64::MAX);
+        self.keeps_queue()
+            && (self.is_behind(Punctuality::OnTime, now) || self.queued.load().units() > target())
     }
 
     /// Whether the origin is so far behind that visitors whose turn has come are asked to come again.

@@ -199,6 +199,11 @@ impl Entry {
         Timestamp::from_millis(self.begun_ms() + u64::from(self.last_ms))
     }
 
+    /// Time without a request; zero while one is in progress.
+    pub(super) fn idle(&self, now: Timestamp) -> Duration {
+        if self.under_way > 0 { Duration::ZERO } else { now.since(self.last()) }
+    }
+
     pub(super) fn work(&self) -> u64 {
         u64::from(self.work)
     }

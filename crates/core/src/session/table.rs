@@ -38,8 +38,12 @@ pub(super) enum EndCause {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Sums {
-    /// Work of all requests of sessions, in hundredths.
+    /// Work of all requests of sessions, in hundredths, and of the first ones alone.
     pub(super) work: u64,
+    pub(super) first_work: u64,
+    /// Requests of idle sessions, and how long those had been idle.
+    pub(super) returns: u64,
+    pub(super) idle_ms: u64,
     pub(super) endings: Endings,
     /// Sessions that ended other than by [`EndCause::Void`], how long they held a slot, and their work.
     pub(super) whole: u64,
@@ -60,6 +64,7 @@ impl Sums {
         } += 1;
         if cause == EndCause::Void {
             self.work = self.work.saturating_sub(entry.work());
+            self.first_work = self.first_work.saturating_sub(entry.work());
             return;
         }
         self.whole += 1;
@@ -69,6 +74,9 @@ impl Sums {
 
     fn add(&mut self, other: &Self) {
         self.work += other.work;
+        self.first_work += other.first_work;
+        self.returns += other.returns;
+        self.idle_ms += other.idle_ms;
         self.endings.add(&other.endings);
         self.whole += other.whole;
         self.held_ms += other.held_ms;
@@ -292,8 +300,14 @@ impl Locked<'_> {
         if !entry.is_open() {
             return Err(SessionStatus::Ended);
         }
+        let idle = (entry.under_way == 0).then(|| entry.idle(now));
         let request = entry.begin(cost, now);
-        self.shard.sums.work += cost.hundredths();
+        let sums = &mut self.shard.sums;
+        sums.work += cost.hundredths();
+        if let Some(idle) = idle {
+            sums.returns += 1;
+            sums.idle_ms += idle.as_millis() as u64;
+        }
         Ok(request)
     }
 
@@ -310,6 +324,7 @@ impl Locked<'_> {
         let mut entry = Entry::new(key, tier, pool, begun, self.shard.entries.number());
         let request = entry.begin(cost, self.now);
         self.shard.sums.work += cost.hundredths();
+        self.shard.sums.first_work += cost.hundredths();
         self.insert(entry);
         request
     }

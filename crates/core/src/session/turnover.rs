@@ -30,6 +30,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, Lifetimes};
+use super::forecast::activity;
 use super::table::{SHARDS, Table};
 use crate::decaying::DecayingRatio;
 use crate::units::Timestamp;
@@ -94,6 +95,9 @@ pub(super) struct OpenSessions {
     /// Until the first one expires if it sends nothing more; zero where none is open.
     pub(super) expires_in: Duration,
     pub(super) age_s: f64,
+    /// Sessions that are active (`session/forecast.rs`), and those begun up to then.
+    pub(super) active: f64,
+    pub(super) begun: u64,
 }
 
 const A_TICK: usize = 4_096;
@@ -119,16 +123,22 @@ struct Sum {
     first_end: Option<Timestamp>,
     open: u32,
     age_s: f64,
+    active: f64,
+    begun: u64,
 }
 
 impl Scan {
-    pub(super) fn tick(&mut self, table: &Table, now: Timestamp) -> OpenSessions {
+    /// `gap_s`: mean time between two requests of a session. `begun`: sessions begun so far.
+    pub(super) fn tick(&mut self, table: &Table, gap_s: f64, begun: u64, now: Timestamp) -> OpenSessions {
         let lives = table.lifetimes.get();
+        if (self.shard, self.entry) == (0, 0) {
+            self.so_far.begun = begun;
+        }
         let mut left = A_TICK;
         while left > 0 && self.shard < SHARDS {
             let mut shard = table.lock_number(self.shard, now);
             let entries = shard.stretch(self.entry, A_LOCK).unwrap_or_default();
-            entries.iter().for_each(|entry| self.so_far.add(entry, &lives, now));
+            entries.iter().for_each(|entry| self.so_far.add(entry, &lives, gap_s, now));
             left = left.saturating_sub(entries.len().max(1));
             self.entry += entries.len();
             if entries.len() < A_LOCK {
@@ -142,17 +152,20 @@ impl Scan {
         OpenSessions {
             expires_in: self.complete.first_end.map_or(Duration::ZERO, |first| first.since(now)),
             age_s: self.complete.age_s / f64::from(self.complete.open.max(1)),
+            active: self.complete.active,
+            begun: self.complete.begun,
         }
     }
 }
 
 impl Sum {
-    fn add(&mut self, entry: &Entry, lives: &Lifetimes, now: Timestamp) {
+    fn add(&mut self, entry: &Entry, lives: &Lifetimes, gap_s: f64, now: Timestamp) {
         if entry.is_open() {
             let end = entry.due(lives, now);
             self.first_end = Some(self.first_end.map_or(end, |first| first.min(end)));
             self.open += 1;
             self.age_s += now.since(entry.begun()).as_secs_f64();
+            self.active += activity(entry, gap_s, now);
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) const UNKNOWN: Reply =
 
 fn counted(call: &Call) -> Result<&Sessions, Problem> {
     sessions::counted(call.shared()).ok_or_else(|| {
-        Problem::conflict("sessions are not counted here: room.unit = \"session\" has them counted, by the gate or tokencheck")
+        Problem::conflict("sessions are not counted here: room.unit = \"session\", the default, has them counted, by the gate or tokencheck")
     })
 }
 

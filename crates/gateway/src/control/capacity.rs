@@ -72,6 +72,8 @@ impl Capacity {
             // One that holds for longer than it may comes from a clock that was set back.
             let until = pushed.until_ms.map(Timestamp::from_millis);
             let holds = until.is_none_or(|until| until > now && until.since(now) <= MOST_TTL);
+            // A time to live has no meaning where the number is only a start.
+            let holds = holds && !(discovers && until.is_some());
             let is_usable = holds && Trust::of(at, now) != Trust::Forgotten;
             is_newest && is_usable && pushed.configured == configured(live)
         });

@@ -33,14 +33,17 @@ use crate::config::Config;
 use crate::shared::{Shared, Worker};
 use tidegate_settings::{Role, SessionBy};
 
+pub mod by_address;
 pub mod key;
 mod set_cookie;
 
+use by_address::ByAddress;
 use key::Keys;
 
 pub struct VisitorSessions {
     pub table: Sessions,
     pub(crate) keys: Keys,
+    pub(crate) by_address: ByAddress,
     connections: AtomicU64,
 }
 
@@ -49,7 +52,8 @@ impl VisitorSessions {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;
         let table = Sessions::new(&live.session_config(), now);
-        Ok(Self { table, keys: Keys::new(&secret), connections: AtomicU64::new(0) })
+        let (keys, by_address) = (Keys::new(&secret), ByAddress::new());
+        Ok(Self { table, keys, by_address, connections: AtomicU64::new(0) })
     }
 
     /// Begins from what an earlier process has learned.
@@ -68,7 +72,9 @@ impl VisitorSessions {
         self.table.tick(&SessionInputs { capacity: admission.capacity(), is_measured, gate, waiting }, now);
         // Tokengen uses the pace that tokencheck reports.
         if !matches!(live.settings.role, Role::TokenGen { .. }) {
-            admission.pace_sessions(self.table.pace().filter(|_| live.counts_sessions()));
+            let counts = live.counts_sessions();
+            admission.pace_sessions(self.table.pace().filter(|_| counts));
+            admission.expect_sessions(self.table.expected().filter(|_| counts));
         }
     }
 
@@ -130,6 +136,8 @@ pub(crate) struct RequestSession {
     /// The binding of its cookies, as it shows it.
     pub(crate) binding: Option<[u8; 16]>,
     pub(crate) is_secure: bool,
+    /// It shows no cookie of the gate, and passes identify sessions.
+    pub(crate) is_without_cookies: bool,
     /// Held by a request of an admitted session.
     pub(crate) stay: Option<SessionGuard>,
 }

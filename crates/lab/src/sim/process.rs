@@ -178,6 +178,7 @@ impl GateProcess {
         let (capacity, is_measured) = (self.admission.capacity(), self.estimate.confidence > 0.0);
         sessions.tick(&SessionInputs { capacity, is_measured, gate, waiting }, now);
         self.admission.pace_sessions(sessions.pace());
+        self.admission.expect_sessions(sessions.expected());
     }
 
     /// Sessions that would still be open when every timeout has passed.

@@ -10,7 +10,7 @@ use tidegate_lab::sim::{SimOptions, SimRun, run};
 fn play(class: &str, more: &str) -> SimRun {
     let text = format!(
         "[[arrivals.phase]]\nrate = 50\nfor = \"10s\"\n[[visitor]]\npatience = \"1h\"\nretries = 0\n\
-         [origin]\nworkers = 100\nservice = \"10ms\"\n[gate]\ncapacity.rate = 1000\norigin.max_in_flight = 50\n{more}\n\
+         [origin]\nworkers = 100\nservice = \"10ms\"\n[gate]\nroom.unit = \"request\"\ncapacity.rate = 1000\norigin.max_in_flight = 50\n{more}\n\
          [[gate.class]]\nname = \"default\"\n{class}\n"
     );
     let scenario = Scenario::parse(&text, "classes.toml", Path::new(""), &[]);

@@ -54,7 +54,7 @@ fn impatience_makes_a_service_collapse_and_an_unconfigured_gate_prevents_it() {
     let collapses = "backlog = 4096\ncontention = 0\n";
     let peak = figure(&play(&shop(200, collapses), 1).outcome, "steady_goodput_rps");
     let without = figure(&play(&shop(400, collapses), 1).outcome, "steady_goodput_rps");
-    let with = play(&shop(400, &format!("{collapses}[gate]\n")), 1);
+    let with = play(&shop(400, &format!("{collapses}[gate]\nroom.unit = \"request\"\n")), 1);
     let with = figure(&with.outcome, "steady_goodput_rps");
     assert!(peak > 85.0, "{peak}");
     assert!(without < 0.25 * peak, "{without} of {peak}");
@@ -73,7 +73,7 @@ fn the_limit_stays_near_the_knee_when_the_load_rises_slowly() {
          [[visitor.step]]\npath = \"/long\"\nweight = 1\nthink = \"exponential(7s, max 70s)\"\n\
          [origin]\nworkers = 150\nbacklog = 4096\n[[origin.stage]]\nname = \"cpu\"\nservers = 4\ndiscipline = \"sharing\"\n\
          [[origin.path]]\npath = \"/short\"\ndemand = { cpu = \"exponential(29ms)\" }\n\
-         [[origin.path]]\npath = \"**\"\ndemand = { cpu = \"exponential(140ms)\" }\n[gate]\n",
+         [[origin.path]]\npath = \"**\"\ndemand = { cpu = \"exponential(140ms)\" }\n[gate]\nroom.unit = \"request\"\n",
     );
     for seed in 1..=3 {
         let outcome = play(&scenario, seed).outcome;
@@ -87,7 +87,7 @@ fn the_limit_stays_near_the_knee_when_the_load_rises_slowly() {
 
 #[test]
 fn the_same_seed_plays_the_same_bytes() {
-    let scenario = shop(200, "[gate]\n");
+    let scenario = shop(200, "[gate]\nroom.unit = \"request\"\n");
     let bytes = |seed| {
         let run = play(&scenario, seed);
         (run.digest, run.events, serde_json::to_string(&run.outcome).expect("figures are JSON"))

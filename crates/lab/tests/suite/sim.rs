@@ -81,7 +81,7 @@ fn without_a_gate_the_same_crowd_fares_worse() {
 fn an_unknown_origin_serves_a_crowd_of_ten_times_its_capacity_as_well_as_one_that_is_known() {
     let goodput = |gate: &str, seed| {
         let text = format!(
-            "[[arrivals.phase]]\nrate = 1000\nfor = \"2500ms\"\n[origin]\nworkers = 10\nservice = \"100ms\"\n[gate]\n{gate}"
+            "[[arrivals.phase]]\nrate = 1000\nfor = \"2500ms\"\n[origin]\nworkers = 10\nservice = \"100ms\"\n[gate]\nroom.unit = \"request\"\n{gate}"
         );
         let scenario = Scenario::parse(&text, "unknown.toml", Path::new(""), &[]);
         let run = play(&scenario.unwrap_or_else(|mistakes| panic!("{mistakes}")), seed);

@@ -56,7 +56,7 @@ impl RequestContext {
         let (begun, shadow) = (head.begun.take(), head.shadow.take());
         let outcome = self.outcome(decision, &head, begun.as_ref().map(SessionRequest::key));
         if let Some(request) = begun {
-            self.begins_session(request);
+            self.begins_session(&asked.parts.headers, request);
         }
         self.shadow = shadow.or(self.shadow.take());
         outcome

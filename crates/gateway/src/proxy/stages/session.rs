@@ -1,5 +1,6 @@
 //! One request and its session: which one it is, what begins with it, and what the answer does to it.
 
+use http::header::{HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::RngCore;
 use tidegate_core::admission::SessionClaim;
@@ -15,6 +16,8 @@ use tidegate_settings::SessionBy;
 
 const FIELD: HeaderName = HeaderName::from_static("tidegate-session");
 const END: &str = "end";
+/// How the page that made a request is related to its target (W3C Fetch Metadata).
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl RequestContext {
     /// Finds the session that a request belongs to; the request keeps it alive from now on.
@@ -27,8 +30,20 @@ impl RequestContext {
         let pass = if by == SessionBy::Pass { visitor.pass(&self.config) } else { None };
         let pass = pass.filter(|pass| pass.kind == PassKind::Session);
         let shared = &self.worker.shared.sessions;
+        let cookies = &visitor.cookies;
+        let is_without_cookies = by == SessionBy::Pass
+            && cookies.pass.is_none()
+            && cookies.binding.is_none()
+            && cookies.ticket.is_none();
         let key = match &pass {
-            Some(pass) => Some(of_nonce(pass.nonce)),
+            Some(pass) => {
+                let key = of_nonce(pass.nonce);
+                shared.by_address.keeps_cookies(self.client, program(headers), key);
+                Some(key)
+            }
+            None if is_without_cookies && comes_from_here(headers) => {
+                shared.by_address.find(self.client, program(headers))
+            }
             None => shared.keys.shown(
                 &self.config.settings.session,
                 headers,
@@ -51,11 +66,24 @@ impl RequestContext {
             let worker = self.worker.clone();
             SessionGuard { worker, request: Some(request), begins: None }
         });
-        self.session = Some(Box::new(RequestSession { key, standing, pass, binding, is_secure, stay }));
+        self.session = Some(Box::new(RequestSession {
+            key,
+            standing,
+            pass,
+            binding,
+            is_secure,
+            is_without_cookies,
+            stay,
+        }));
     }
 
-    pub(crate) fn begins_session(&mut self, request: SessionRequest) {
+    pub(crate) fn begins_session(&mut self, headers: &HeaderMap, request: SessionRequest) {
         if let Some(session) = &mut self.session {
+            if session.is_without_cookies {
+                let sessions = &self.worker.shared.sessions;
+                let (key, now) = (request.key(), self.started);
+                sessions.by_address.note(self.client, program(headers), key, &sessions.table, now);
+            }
             self.conn.session.ends_with(self.config.settings.session.key, request.key());
             session.begins(&self.worker, request);
         }
@@ -124,6 +152,22 @@ impl RequestContext {
             _ => session.keep(),
         }
     }
+}
+
+/// Whether a request was made by a page of the site that it is for.
+fn comes_from_here(headers: &HeaderMap) -> bool {
+    if headers.get(&SEC_FETCH_SITE).is_some_and(|site| site == "same-origin") {
+        return true;
+    }
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let authority =
+        |url: &'_ str| url.split_once("://").map(|(_, rest)| rest.split('/').next() == text(HOST));
+    text(REFERER).and_then(authority).unwrap_or(false)
+}
+
+/// The program that a client says it is.
+fn program(headers: &HeaderMap) -> &[u8] {
+    headers.get(USER_AGENT).map_or(&[], HeaderValue::as_bytes)
 }
 
 fn says_end(value: &HeaderValue) -> bool {

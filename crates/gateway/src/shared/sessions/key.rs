@@ -22,7 +22,7 @@ use tidegate_settings::{Session, SessionBy};
 /// Longest cookie value that may name a session: browsers keep no longer ones (RFC 6265 6.1).
 const MAX_VALUE: usize = 4096;
 /// Bits of an IPv6 address that identify a client, which chooses the other bits itself (RFC 4291 2.5.4).
-const V6_CLIENT: u32 = 64;
+pub(super) const V6_CLIENT: u32 = 64;
 /// Bits that identify a client's network, as in tickets.
 const V4_PREFIX: u32 = 24;
 const V6_PREFIX: u32 = 56;

@@ -69,20 +69,20 @@ fn the_example_sets_the_capacity_and_the_gate_forgets_it_when_the_service_is_sil
 fn with_saved(origin: &Origin, toml: &str, saved: &[u8]) -> Gate {
     let write = |state: &Path| {
         std::fs::create_dir_all(state).unwrap();
-        std::fs::write(state.join("capacity"), saved).unwrap();
+        std::fs::write(state.join("learned.json"), saved).unwrap();
         Vec::new()
     };
     Gate::start_with(origin, toml, write)
 }
 
 #[test]
-fn a_capacity_with_a_time_to_live_outlives_the_process_and_no_other_does() {
+fn a_capacity_with_a_time_to_live_outlives_the_process() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, FIXED);
-    let saved = || std::fs::read(gate.state().join("capacity")).unwrap_or_default();
+    let saved = || std::fs::read(gate.state().join("learned.json")).unwrap_or_default();
     assert!(set(&gate, r#"{"rate": 7, "ttl_s": 3600}"#).starts_with("HTTP/1.1 200"));
     let before = capacity(&gate);
-    until(|| String::from_utf8(saved()).unwrap(), |saved| saved.contains("7.0"));
+    until(|| String::from_utf8(saved()).unwrap(), |saved| saved.contains("\"rate\":7.0"));
     let bytes = saved();
     let again = with_saved(&origin, FIXED, &bytes);
     let after = capacity(&again);
@@ -105,10 +105,11 @@ fn a_capacity_with_a_time_to_live_outlives_the_process_and_no_other_does() {
             "{fresh}"
         );
     }
-    // Without a time to live it holds until another is set, in this process.
+    // Without a time to live it holds until another is set.
     assert!(set(&gate, r#"{"rate": 9}"#).starts_with("HTTP/1.1 200"));
     assert_eq!((&capacity(&gate)["rate"], &capacity(&gate)["expires_at_ms"]), (&9.0.into(), &Value::Null));
-    until(|| saved().len().to_string(), |length| length == "0");
+    let forever = "\"rate\":9.0,\"configured\":null,\"until_ms\":null";
+    until(|| String::from_utf8(saved()).unwrap(), |saved| saved.contains(forever));
     for wrong in
         [r#"{"rate": 7, "ttl_s": 0}"#, r#"{"rate": 7, "ttl_s": "1m"}"#, r#"{"rate": 7, "ttl_s": 1e9}"#]
     {

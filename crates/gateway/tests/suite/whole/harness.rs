@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_core::measure::{Event, Snapshot};
 use tidegate_core::units::Rate;
 use tidegate_gateway::server::{Server, Source};
-use tidegate_settings::{Capacity, Override, Settings};
+use tidegate_settings::{Capacity, Override, Settings, Unit};
 
 /// A test that waits longer fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -149,6 +149,10 @@ impl Gate {
 
     fn run(origin: SocketAddr, toml: &str, state: PathBuf, source: impl FnOnce(&Path) -> Source) -> Self {
         let mut settings = Settings::parse(&toml.replace("ORIGIN", &origin.to_string()), "test").unwrap();
+        // Requests are admitted one by one, unless the test is about sessions.
+        if !toml.contains("unit = ") {
+            settings.room.unit = Unit::Request;
+        }
         // Every request is admitted, unless the test sets a capacity.
         if settings.capacity == Capacity::default() {
             settings.capacity.rate = Rate::MAX.get();

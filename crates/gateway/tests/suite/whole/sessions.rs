@@ -10,6 +10,7 @@ mod keys;
 mod parts;
 mod slots;
 mod under_way;
+mod without_cookies;
 
 /// One session slot, and no waiting room.
 const ONE_SLOT: &str = r#"
