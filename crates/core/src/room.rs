@@ -185,7 +185,9 @@ impl Room {
             return full(self.schedule.slots.opens_at().since(now));
         };
         let is_due = has_session_slot && is_at_once(placed.due, clock_at, burst);
-        if is_due && !is_held && !load.is_crowded(now) {
+        // Visitors who are let in will come back: they do not queue up first.
+        let is_crowded = load.is_crowded(now) || (self.bypass.is_foreseen() && load.is_queue_long());
+        if is_due && !is_held && !is_crowded {
             if may_enter() {
                 return self.enter(cost);
             }

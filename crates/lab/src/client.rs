@@ -145,6 +145,10 @@ impl Client {
             (false, RequestKind::Status) => self.status.clone(),
             (false, _) => self.browser.clone(),
         };
+        if order.cookies.is_none() && fields.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate") {
+            // Its first page: the visitor comes from nowhere on this site.
+            fields.insert("sec-fetch-site", HeaderValue::from_static("none"));
+        }
         fields.insert(header::HOST, self.place.host_field(order.port));
         if order.form.is_some() {
             let form = HeaderValue::from_static("application/x-www-form-urlencoded");

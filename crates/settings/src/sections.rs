@@ -169,8 +169,8 @@ section! {
         /// Names of the classes that wait, `default` for requests that match no class; empty: every
         /// navigation waits.
         classes: Vec<String> = Vec::new() => List(CLASS_NAME);
-        /// What is admitted: a visitor once, who then comes and goes as `[session]` says ("session"), or every
-        /// request of a waiting class ("request", WebQ's rule).
+        /// What is admitted: a visitor once, who then comes and goes as `[session]` says ("session"), or
+        /// every request of a waiting class ("request", WebQ's rule).
         [fixed] unit: Unit = Unit::Session => Choice;
         /// Longest wait that a visitor is given; beyond it the answer is "full".
         max_wait: Duration = secs(30 * 60) => span(S, DAY);

@@ -1,9 +1,9 @@
 //! Bypass traffic: work let in without a slot of the schedule (sessions, classes that never wait).
 //!
 //! It takes of the capacity that the schedule counts on, so the virtual clock and the waits are computed with
-//! what it leaves. Its rate is a decaying sum of work over the equally decaying sum of time. Of sessions it is
-//! what they will ask for (`session/forecast.rs`): measured, it would come too late, after more visitors have
-//! been let in than can be served.
+//! what it leaves. Its rate is a decaying sum of work over the equally decaying sum of time. Of sessions it
+//! is what they will ask for (`session/forecast.rs`): measured, it would come too late, after more visitors
+//! have been let in than can be served.
 
 use crate::decaying::{DecayingRatio, keep};
 use crate::session::ExpectedSessions;
@@ -46,12 +46,16 @@ impl Bypass {
         (rate - self.per_s()).max(rate / MIN_LEFT)
     }
 
+    /// Whether it is known what sessions will ask for.
+    pub(super) fn is_foreseen(&self) -> bool {
+        self.newcomers_share.load() > 0.0
+    }
+
     /// Cost units per second of `rate` that visitors who wait can count on: those who are let in before them
     /// will come back.
     pub(super) fn left_in_the_long_run(&self, rate: Rate) -> f64 {
-        let share = self.newcomers_share.load();
         let left = self.left_of(rate);
-        if share > 0.0 { left.min(share * rate.get()) } else { left }
+        if self.is_foreseen() { left.min(self.newcomers_share.load() * rate.get()) } else { left }
     }
 }
 

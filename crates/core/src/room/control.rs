@@ -137,6 +137,9 @@ impl RoomControl {
         let is_waited = room.busy(now);
         if let Some(gate) = gate {
             let inputs = (is_waited && !self.is_origin_gone).then(|| self.pacing_inputs(room));
+            if self.bypass.expected.is_some() {
+                self.queue_pacer.see_queue(gate);
+            }
             self.queue_pacer.observe(gate, inputs.as_ref(), now);
         }
         if !is_waited {
@@ -144,8 +147,8 @@ impl RoomControl {
         }
     }
 
-    /// The rate to start from. While the capacity is searched for, the outflow is a multiple of it, and a queue
-    /// that grows too long ends the attempt. Visitors of sessions come back after that.
+    /// The rate to start from. While the capacity is searched for, the outflow is a multiple of it, and a
+    /// queue that grows too long ends the attempt. Visitors of sessions come back after that.
     fn outflow(&self) -> Rate {
         let RoomTargets { outflow, capacity, .. } = self.targets;
         if self.bypass.expected.is_some() && capacity < outflow { capacity } else { outflow }
@@ -155,7 +158,6 @@ impl RoomControl {
         PacingInputs {
             outflow: self.outflow().get(),
             bypass: room.bypass.per_s(),
-            is_forecast: self.bypass.expected.is_some(),
             mean_cost: room.tickets.load.mean_cost().units(),
             max_queued: self.max_queued,
             show_up: room.attendance.show_up.load(),

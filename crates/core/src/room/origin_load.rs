@@ -184,9 +184,13 @@ impl OriginLoad {
 
     /// Whether a kept queue is so long that newcomers wait in the room, even if they are the first there.
     pub(super) fn is_crowded(&self, now: Timestamp) -> bool {
-        let target = || queue_target(self.known_flow(), self.mean_cost().units(), f64::MAX);
-        self.keeps_queue()
-            && (self.is_behind(Punctuality::OnTime, now) || self.queued.load().units() > target())
+        self.keeps_queue() && self.is_behind(Punctuality::OnTime, now)
+    }
+
+    /// Whether a kept queue is longer than it should be.
+    pub(super) fn is_queue_long(&self) -> bool {
+        let target = queue_target(self.known_flow(), self.mean_cost().units(), f64::MAX);
+        self.keeps_queue() && self.queued.load().units() > target
     }
 
     /// Whether the origin is so far behind that visitors whose turn has come are asked to come again.
@@ -250,6 +254,20 @@ mod tests {
         load.set_queued(units(30));
         assert_eq!(load.backlog_s(START), 3.0);
         assert!(load.is_closed(START));
+    }
+
+    #[test]
+    fn a_kept_queue_is_long_above_its_target_long_before_it_is_crowded() {
+        let load = load(true);
+        load.observe(
+            &Totals { max_queue: 1_000, max_queue_wait: Duration::from_secs(60), ..Totals::default() },
+            START,
+        );
+        let target = queue_target(load.known_flow(), load.mean_cost().units(), f64::MAX) as u64;
+        load.admit(units(target));
+        assert!(!load.is_queue_long());
+        load.admit(units(2));
+        assert!(load.is_queue_long() && !load.is_crowded(START));
     }
 
     #[test]

@@ -47,17 +47,12 @@ const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.5..=4.0;
 /// Most work admitted per second, as a multiple of what is known to be possible.
 const MAX_PACE: f64 = 4.0;
 
-/// Most work admitted per second where sessions are foreseen, as a multiple of what they leave.
-const FORECAST_PACE: f64 = 2.0;
-
 /// Inputs of a tick. Rates in cost units per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacingInputs {
     /// The rate to start from.
     pub(super) outflow: f64,
     pub(super) bypass: f64,
-    /// It is what sessions will ask for, not only what they have asked for of late.
-    pub(super) is_forecast: bool,
     /// Work of an average visitor, in cost units.
     pub(super) mean_cost: f64,
     pub(super) max_queued: f64,
@@ -109,12 +104,17 @@ impl QueuePacer {
         self.queued = (self.queued + came - self.flow * dt_s).max(0.0);
     }
 
+    /// The gate's queue, while nobody waits.
+    pub(super) fn see_queue(&mut self, gate: &Totals) {
+        self.queued = gate.backlog_cost().units();
+    }
+
     /// Observes the gate; without `inputs`, only for the sake of the next observation.
     pub(super) fn observe(&mut self, gate: &Totals, inputs: Option<&PacingInputs>, now: Timestamp) {
         let over_s = self.observed_at.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64());
         let before = std::mem::replace(&mut self.forwarded, gate.forwarded_cost);
-        self.queued = gate.backlog_cost().units();
         let Some(inputs) = inputs else { return };
+        self.queued = gate.backlog_cost().units();
         if over_s <= 0.0 {
             if self.flow == 0.0 {
                 // The first observation of all, and a crowd was there before it.
@@ -146,8 +146,6 @@ impl QueuePacer {
         let own = (self.correction * self.flow - inputs.bypass).max(0.0);
         let missing = inputs.queue_target(self.flow) - self.queued;
         let pace = own + (missing + own * IN_TRANSIT_S - self.in_transit) / SETTLE_S;
-        // An empty queue is no reason to let in more visitors than can be served when they come back.
-        let pace = if inputs.is_forecast { pace.min(FORECAST_PACE * own) } else { pace };
         let most = MAX_PACE * self.flow.max(inputs.outflow);
         self.has_stopped = pace <= 0.0;
         pace.min(most).max(0.0) / inputs.show_up
@@ -169,14 +167,8 @@ impl QueuePacer {
 mod tests {
     use super::*;
 
-    const INPUTS: PacingInputs = PacingInputs {
-        outflow: 1_000.0,
-        bypass: 0.0,
-        is_forecast: false,
-        mean_cost: 1.0,
-        max_queued: f64::MAX,
-        show_up: 1.0,
-    };
+    const INPUTS: PacingInputs =
+        PacingInputs { outflow: 1_000.0, bypass: 0.0, mean_cost: 1.0, max_queued: f64::MAX, show_up: 1.0 };
 
     fn gate(queued: u64, forwarded: u64) -> Totals {
         let (queued_cost, forwarded_cost) =
@@ -209,17 +201,6 @@ mod tests {
             pacer.observe(&gate(100, 9_000 + (second - 60) * 50), Some(&INPUTS), at(second));
         }
         assert!((pacer.flow - 50.0).abs() < 1e-6, "{pacer:?}");
-    }
-
-    #[test]
-    fn an_empty_queue_lets_in_no_more_visitors_than_sessions_leave_room_for() {
-        let inputs = PacingInputs { bypass: 990.0, ..INPUTS };
-        let mut pacer = QueuePacer::new();
-        pacer.reset(Rate::per_second(1_000.0).unwrap_or_default());
-        assert!(pacer.pace(&inputs) > 100.0, "the empty queue is filled");
-        let foreseen = PacingInputs { is_forecast: true, ..inputs };
-        assert_eq!(pacer.pace(&foreseen), 20.0);
-        assert_eq!(pacer.pace(&PacingInputs { bypass: 1_200.0, ..foreseen }), 0.0);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The work that open sessions will ask for, before they ask for it.
 //!
 //! A visitor who is let in comes back: after the first page comes the next one. Work that arrives shows this
-//! only when it is too late, because the visitors who were let in meanwhile come back as well. So the visitors
-//! themselves are counted, each the less the longer it has been idle:
+//! only when it is too late, because the visitors who were let in meanwhile come back as well. So the
+//! visitors themselves are counted, each the less the longer it has been idle:
 //!
 //! ```text
 //! n    =  sum over open sessions of exp(-idle / g)      1 for a session with a request under way
@@ -13,12 +13,9 @@
 //!         left to newcomers in the long run
 //! ```
 //!
-//! The measured `c` makes up for what the exponential gets wrong: visitors who never return, and thinking times
-//! of another distribution. `n` comes from a scan of all entries, 4,096 a tick; sessions that began since the
-//! scan did count as 1.
-//!
-//! Measured with `lab/tests/sim/browse.toml`: 60 visitors a second, eight pages each, three seconds between
-//! two, at an origin of 100 requests a second.
+//! The measured `c` makes up for what the exponential gets wrong: visitors who never return, and thinking
+//! times of another distribution. `n` comes from a scan of all entries, 4,096 a tick; sessions that began
+//! since the scan did count as 1.
 
 use crate::decaying::{DecayingRatio, keep};
 use crate::units::Timestamp;

@@ -59,6 +59,7 @@ impl Control {
         let live = shared.config.load_full();
         let mut capacity = Capacity::new(&live, at);
         capacity.resume(&live, saved, at);
+        capacity.put_in_force(&shared, at);
         shared.sessions.resume(saved.sessions.as_ref().map(|saved| (saved.learned(), saved.trust(at))));
         // Workers start after this; none may admit a request before there is a limit.
         shared.gate.set_limit(capacity.tunables().max_in_flight);

@@ -72,10 +72,13 @@ fn a_request_has_the_fields_of_its_client() {
     let form = Order { form: Some("x=1".into()), method: http::Method::POST, ..page.clone() };
     let status =
         Order { ask: RequestKind::Status, cookies: Some("tg=1".into()), port: Some(81), ..page.clone() };
+    let later = Order { cookies: Some("a=b".into()), ..page.clone() };
     let program = Order { program: true, ..page.clone() };
     for (order, name, value) in [
         (&page, "host", Some("127.0.0.1:8080")),
         (&page, "sec-fetch-mode", Some("navigate")),
+        (&page, "sec-fetch-site", Some("none")),
+        (&later, "sec-fetch-site", Some("same-origin")),
         (&page, "cookie", None),
         (&page, "content-type", None),
         (&page, "connection", Some("close")),

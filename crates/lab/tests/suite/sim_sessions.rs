@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use tidegate_lab::scenario::Scenario;
-use tidegate_lab::sim::sweep;
+use tidegate_lab::sim::{SimOptions, run, sweep};
 
 /// Under faults sessions are lost and begun anew: a seed takes seconds, else a tenth of one.
 fn seeds(random_faults: bool) -> std::ops::RangeInclusive<u64> {
@@ -79,4 +79,18 @@ fn where_answers_take_longer_than_the_timeout() {
 fn with_faults() {
     no_session_loses_a_request(&[], true);
     no_session_loses_a_request(&[("gate.session.max", "60"), ("gate.session.when_full", "refuse")], true);
+}
+
+/// Without a bound on the number of sessions the room lets in whom it can serve when they come back: the
+/// pages of visitors who are in stay quick, and the origin is used.
+#[test]
+fn visitors_are_let_in_by_what_they_will_ask_for() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/browse.toml");
+    let scenario = Scenario::load_with(&file, &[]).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let outcome = run(&scenario, &SimOptions::new(3)).expect("a scenario that can be played").outcome;
+    let of = |key: &str| outcome.figure(key);
+    assert!(of("told_to_wait") > 500.0 && of("served") > 5_000.0, "{:?}", outcome.summary);
+    assert!(of("goodput_while_waiting_rps") > 97.0, "{:?}", outcome.summary);
+    // With the traffic of the last ten seconds in place of what is to come, 2.5 s.
+    assert!(of("response_p99_ms") < 1_000.0, "{:?}", outcome.summary);
 }

@@ -93,7 +93,7 @@ fn the_defaults_are_the_documented_ones() {
     assert_eq!(s.origin.eject.for_, Duration::from_secs(5));
     assert_eq!(s.limits.max_uri_bytes, 8192);
     assert_eq!(s.room.burst, Duration::from_millis(200));
-    assert_eq!((s.room.unit, s.room.binding, s.room.status), (Unit::Request, Binding::Cookie, 503));
+    assert_eq!((s.room.unit, s.room.binding, s.room.status), (Unit::Session, Binding::Cookie, 503));
     assert_eq!((s.log.format, s.log.access), (LogFormat::Text, AccessLog::Off));
     assert!(s.class.is_empty());
 }
@@ -386,11 +386,7 @@ proptest! {
 #[test]
 fn a_rule_for_new_visitors_is_warned_of_without_sessions() {
     let rule = "[[rule]]\nname = \"r\"\nwhen = \"true\"\nvisitors = \"new\"\n";
-    for (room, warns) in [
-        ("", true),
-        ("room.unit = \"session\"", false),
-        ("room.unit = \"session\"\nroom.enabled = false", true),
-    ] {
+    for (room, warns) in [("", false), ("room.unit = \"request\"", true), ("room.enabled = false", true)] {
         let all = with_origin(&format!("{room}\n{rule}")).warnings();
         assert_eq!(all.iter().any(|one| one.starts_with("rule.r.visitors: ")), warns, "{room}: {all:?}");
     }

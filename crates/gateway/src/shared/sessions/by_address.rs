@@ -7,8 +7,8 @@
 //! pass, because that client keeps cookies.
 //!
 //! Rejected: a key that is computed from the address (clients that keep cookies would share one session with
-//! their neighbours); requests from elsewhere too (behind a carrier's address translator all would enter by the
-//! first one's note until that visitor's second request).
+//! their neighbours); requests from elsewhere too (behind a carrier's address translator all would enter by
+//! the first one's note until that visitor's second request).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
