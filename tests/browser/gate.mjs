@@ -121,6 +121,7 @@ health = { path = "/healthz", every = "100ms", fall = 1, rise = 1 }
 rate = ${HELD}
 [room]
 state_dir = "state"
+prefix_share = 1 # the whole crowd comes from here
 ${room.includes('unit =') ? '' : 'unit = "request"'}
 ${room}
 [log]

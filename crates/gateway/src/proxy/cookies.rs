@@ -20,6 +20,8 @@ pub struct Cookies<'a> {
     /// What tickets are bound to.
     pub binding: Option<[u8; 16]>,
     pub pass: Option<&'a str>,
+    /// The client sent some cookie.
+    pub any: bool,
 }
 
 impl<'a> Cookies<'a> {
@@ -27,6 +29,7 @@ impl<'a> Cookies<'a> {
     pub fn read(headers: &'a HeaderMap, class: ClassTag) -> Self {
         let mut found = Self::default();
         for (name, value) in pairs(headers) {
+            found.any = true;
             let Some(rest) = name.strip_prefix("tg") else { continue };
             match rest {
                 "id" => found.binding = found.binding.or_else(|| parse_binding(value)),

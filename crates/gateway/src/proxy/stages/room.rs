@@ -39,6 +39,8 @@ pub struct Visitor<'a> {
     pub rebind: Option<[u8; 16]>,
     /// It came over TLS (to a proxy in front).
     pub secure: bool,
+    /// It gets pages and sends cookies, so it is taken to keep the gate's too.
+    pub keeps_cookies: bool,
     /// It says that it can wait and come back: [`can_return`](crate::proxy::navigation::can_return).
     pub can_return: bool,
 }
@@ -94,9 +96,11 @@ impl RequestContext {
         };
         let rebinds = matches!(self.config.settings.role, Role::TokenGen { .. })
             && self.config.settings.room.binding == tidegate_settings::Binding::Cookie;
+        let cookies = Cookies::read(headers, self.config.class(self.class).mark);
         Visitor {
             ip: self.client,
-            cookies: Cookies::read(headers, self.config.class(self.class).mark),
+            keeps_cookies: cookies.any && wants_html(headers),
+            cookies,
             url_ticket,
             rebind: rebind.filter(|_| rebinds),
             secure: target::scheme(headers, self.trusted) == "https",
@@ -192,8 +196,8 @@ impl RoomStage<'_> {
             self.keeps(&mut answer, ticket, visitor);
         } else {
             answer.cookies = self.ticket_cookies(ticket, visitor);
-            // That the client has sent some cookie does not mean that it keeps those it is given.
-            answer.url_ticket = Some(self.url_ticket(ticket, visitor));
+            // That a program has sent some cookie does not mean that it keeps those it is given.
+            answer.url_ticket = (!visitor.keeps_cookies).then(|| self.url_ticket(ticket, visitor));
         }
         if let Role::TokenGen { .. } = self.config.settings.role {
             answer.check_ticket = Some(self.url_ticket(ticket, visitor));
@@ -202,12 +206,12 @@ impl RoomStage<'_> {
     }
 
     /// The visitor keeps the ticket that it shows. One from the URL is not in the page's own URL any more: it
-    /// goes back into the URL, and into a cookie.
+    /// goes into a cookie, and back into the URL of a client that may keep none.
     pub(crate) fn keeps(&mut self, answer: &mut WaitingAnswer, ticket: &Ticket, visitor: &Visitor<'_>) {
         if visitor.url_ticket.is_none() {
             return;
         }
-        answer.url_ticket = Some(self.url_ticket(ticket, visitor));
+        answer.url_ticket = (!visitor.keeps_cookies).then(|| self.url_ticket(ticket, visitor));
         if visitor.ticket(self.config).is_from_url {
             answer.cookies = self.ticket_cookies(ticket, visitor);
         }

@@ -125,8 +125,15 @@ impl RequestContext {
         let binding = session.binding.or_else(|| cookies::binding_set(cookies));
         let shown = Cookies { binding, ..Cookies::default() };
         let (ip, secure) = (self.client, session.is_secure);
-        let visitor =
-            Visitor { ip, cookies: shown, url_ticket: None, rebind: None, secure, can_return: true };
+        let visitor = Visitor {
+            ip,
+            cookies: shown,
+            url_ticket: None,
+            rebind: None,
+            secure,
+            keeps_cookies: true,
+            can_return: true,
+        };
         let mut stage = RoomStage { admission: &worker.shared.admission, config, rng: &mut rng, now };
         stage.hand_out(&pass, &visitor, cookies);
     }
