@@ -239,7 +239,7 @@ impl Admission {
     pub fn is_waited(&self, now: Timestamp) -> bool {
         match self {
             Self::Room(room) => room.busy(now),
-            Self::Checker { checker, .. } => checker.orders().is_some_and(|update| update.is_waited),
+            Self::Checker { checker, .. } => checker.last_update().is_some_and(|update| update.is_waited),
         }
     }
 
@@ -294,10 +294,10 @@ impl Admission {
     }
 
     /// What the room is steered by; of a checker, what tokengen said.
-    pub fn course(&self) -> RoomTargets {
+    pub fn targets(&self) -> RoomTargets {
         match self {
             Self::Room(room) => room.targets(),
-            Self::Checker { checker, .. } => checker.course(),
+            Self::Checker { checker, .. } => checker.targets(),
         }
     }
 

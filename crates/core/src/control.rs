@@ -93,7 +93,7 @@ impl Control {
             Admission::Checker { checker, .. } => {
                 checker.observe(samples);
                 admission.tick(gate, is_origin_usable, now);
-                return self.apply_update(admission, checker.orders(), now);
+                return self.apply_update(admission, checker.last_update(), now);
             }
         };
         let (tunables, estimate) = match room.remote_origin(now) {

@@ -46,7 +46,7 @@ impl Default for Cohorts {
 }
 
 /// The slot of a time, and the round as the upper half of a counter.
-fn place(at: Timestamp) -> (usize, u64) {
+fn slot_of(at: Timestamp) -> (usize, u64) {
     let index = at.as_micros() >> WIDTH_BITS;
     (index as usize % SLOTS, (index >> SLOT_BITS) << 32)
 }
@@ -58,7 +58,7 @@ fn split(counter: &AtomicU64) -> (u64, u64) {
 
 impl Cohorts {
     pub(super) fn enter(&self, since: Timestamp) {
-        let (slot, round) = place(since);
+        let (slot, round) = slot_of(since);
         let (held, count) = split(&self.slots[slot]);
         if held == round {
             add(&self.slots[slot], 1);
@@ -70,7 +70,7 @@ impl Cohorts {
     }
 
     pub(super) fn leave(&self, since: Timestamp) {
-        let (slot, round) = place(since);
+        let (slot, round) = slot_of(since);
         let (held, count) = split(&self.slots[slot]);
         let counter = if held == round && count > 0 { &self.slots[slot] } else { &self.older };
         counter.store(counter.load(Relaxed).saturating_sub(1), Relaxed);

@@ -186,13 +186,13 @@ impl Checker {
     }
 
     /// The last update, however old.
-    pub fn orders(&self) -> Option<ControlUpdate> {
+    pub fn last_update(&self) -> Option<ControlUpdate> {
         *lock(&self.update)
     }
 
     /// What decisions are based on: the last update.
-    pub fn course(&self) -> RoomTargets {
-        self.orders().as_ref().map_or_else(|| self.tickets.load.capacity().into(), targets)
+    pub fn targets(&self) -> RoomTargets {
+        self.last_update().as_ref().map_or_else(|| self.tickets.load.capacity().into(), targets)
     }
 }
 

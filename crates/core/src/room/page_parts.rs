@@ -12,8 +12,8 @@ use std::sync::Mutex;
 use crate::sync::lock;
 use crate::units::Timestamp;
 
-/// Requests let in with the pass of one page. Nineteen of twenty pages on the web have fewer parts (HTTP
-/// Archive, 2024).
+/// Requests let in with the pass of one page: several times the parts of an ordinary page, of which there
+/// are some dozens. One client gains at most so many requests by each admission.
 pub(crate) const MAX_PARTS: u32 = 300;
 /// Counts are kept for at least this long, which is how long a page's pass is valid, and for twice as long at
 /// most.

@@ -433,7 +433,7 @@ pub(super) fn drain(call: &Call) -> Outcome {
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Draining {
-    /// True.
+    /// Whether the gate drains now: always, after this request.
     draining: bool,
 }
 

@@ -112,7 +112,7 @@ pub struct Worker {
     pub upstream: Dispatcher,
     /// Nonces and binding cookies: seeded by the operating system, cryptographic.
     pub rng: RefCell<StdRng>,
-    /// With their version.
+    /// The policies in force, with the version that was published.
     policies: RefCell<(u64, WorkerHeld<PoliciesInForce>)>,
     live: RefCell<WorkerHeld<Config>>,
     generation: Cell<u64>,

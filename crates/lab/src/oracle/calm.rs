@@ -236,7 +236,7 @@ impl Calm {
             waits.ticked(sessions, &state.config.settings.session, state.now(now_us), now_us);
         }
         let queued: Cost = state.gate.totals().queued_cost;
-        let is_rate = !state.admission.course().keeps_queue;
+        let is_rate = !state.admission.targets().keeps_queue;
         let gate = state.gate.totals();
         // However long the queue may be, nobody may wait in it for longer than this.
         let most_s = ASKED_AGAIN_S.min(gate.max_queue_wait.as_secs_f64() / 2.0);

@@ -109,8 +109,8 @@ impl Flow {
 
     /// The bound on admitted work: the capacity, or where a queue is kept the operator's ceiling.
     fn bound_by(process: &GateProcess) -> Rate {
-        let course = process.admission.course();
-        if course.keeps_queue { course.ceiling } else { process.capacity() }
+        let targets = process.admission.targets();
+        if targets.keeps_queue { targets.ceiling } else { process.capacity() }
     }
 
     pub(super) fn lead(&self) -> (f64, f64) {
@@ -173,7 +173,7 @@ impl Flow {
 
     /// A visitor enters: the gate's queue must not be longer than the room allows.
     fn queue(&self, process: &GateProcess) -> Finding {
-        if !process.admission.course().keeps_queue {
+        if !process.admission.targets().keeps_queue {
             return Ok(());
         }
         let known = process.capacity().get().max(self.door.units());
@@ -208,7 +208,7 @@ impl Flow {
 
     /// The admitting process has another capacity, or law, than before.
     fn follow(&mut self, state: &GateProcess, now_us: u64) {
-        let (capacity, keeps_queue) = (Self::bound_by(state), state.admission.course().keeps_queue);
+        let (capacity, keeps_queue) = (Self::bound_by(state), state.admission.targets().keeps_queue);
         if keeps_queue != self.keeps_queue {
             self.keeps_queue = keeps_queue;
             self.lead = 0.0;
