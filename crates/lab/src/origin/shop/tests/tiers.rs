@@ -161,6 +161,8 @@ async fn the_visitor_learns_how_the_query_ended() {
     let turn = shop.writer.lock();
     let (asking, told) = (Arc::clone(&service), tell());
     let bid = tokio::spawn(async move { asking.answer_then(lucky_bid(), told).await });
+    // The worker answers before it is free again: until it takes the bid, that holds the backlog.
+    until(&service, |stats| stats.in_service == 1 && stats.queued == 0).await;
     until_db(&service, |db| db.busy == 1).await;
     let waiting = send(&service, get("/"));
     until(&service, |stats| stats.queued == 1).await;
