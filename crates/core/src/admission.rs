@@ -269,11 +269,11 @@ impl Admission {
         }
     }
 
-    /// Sets what open sessions will ask for; `None`: not known. To be called on every tick before
-    /// [`Admission::tick`].
+    /// Sets what open sessions will ask for; `None`: not known. As [`Admission::pace_sessions`].
     pub fn expect_sessions(&self, expected: Option<ExpectedSessions>) {
-        if let Self::Room(room) = self {
-            room.expect_sessions(expected);
+        match self {
+            Self::Room(room) => room.expect_sessions(expected),
+            Self::Checker { checker, .. } => checker.expect_sessions(expected),
         }
     }
 

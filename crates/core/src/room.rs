@@ -40,6 +40,7 @@ mod control;
 mod lateness;
 mod mean_cost;
 mod origin_load;
+mod outflow;
 mod page_parts;
 mod polling;
 mod prefix_share;
@@ -337,18 +338,18 @@ impl Room {
         let (clock, load) = (&self.tickets.clock, &self.tickets.load);
         let (clock_at, capacity) = (clock.at(now), load.capacity());
         let ahead = self.schedule.slots.between(clock_at, due);
-        let outflow = self.bypass.left_in_the_long_run(capacity);
-        let wait = if clock.value().follows_clock || due > self.schedule.last_due() {
+        let outflow = self.bypass.outflow(capacity);
+        let wait = if capacity == Rate::ZERO {
+            due.since(clock_at.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
+        } else if clock.value().follows_clock || due > self.schedule.last_due() {
             // No known visitor is before this one: the wait is the time until then. (Also for a ticket of an
             // earlier process that is not in the schedule.) Bypass traffic slows the clock down.
-            due.since(clock_at).as_secs_f64() * capacity.get() / outflow.max(f64::MIN_POSITIVE)
-        } else if outflow > 0.0 {
+            outflow.time_for(due.since(clock_at).as_secs_f64() * capacity.get())
+        } else {
             let behind = load.backlog_s(now) - load.target_s();
             let (show_up, in_transit) =
                 (self.attendance.show_up_upper.load(), self.attendance.in_transit.load());
-            (ahead.cost.units() * show_up + in_transit.units()) / outflow + behind.max(0.0)
-        } else {
-            due.since(clock_at.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
+            outflow.time_for(ahead.cost.units() * show_up + in_transit.units()) + behind.max(0.0)
         };
         let wait = if mutants::is(Mutant::HalfTheWait) { wait / 2.0 } else { wait };
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT);
@@ -434,8 +435,8 @@ impl Room {
             return 0;
         }
         // A backlog only makes waits longer: visitors who are counted as near for want of it do no harm.
-        let work =
-            self.bypass.left_of(capacity) / self.attendance.show_up_upper.load() * wait.as_secs_f64() * 100.0;
+        let units = self.bypass.outflow(capacity).work_within(wait.as_secs_f64());
+        let work = units / self.attendance.show_up_upper.load() * 100.0;
         let until = self.schedule.advance(clock_at, self.schedule.last_due(), work).at;
         let follows_clock = self.tickets.clock.value().follows_clock;
         let until = if follows_clock { until.max(clock_at + wait) } else { until };

@@ -37,9 +37,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::capacity::Trust;
+use crate::decaying::DecayingRatio;
 use crate::detect::SessionCount;
 use crate::policies::TierId;
-use crate::sync::{AtomicF64, AtomicU64, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicF64, AtomicU64, Ordering, lock};
 use crate::units::{Cost, Timestamp};
 
 mod cap_controller;
@@ -80,6 +81,8 @@ pub struct Sessions {
     /// The controller's [`SessionPace::per_s`] and [`SessionPace::next_s`] for readers without a lock.
     per_s: AtomicF64,
     next_s: AtomicF64,
+    /// The controller's [`CapController::is_blind`], likewise.
+    is_blind: AtomicBool,
     control: Mutex<Control>,
 }
 
@@ -87,7 +90,10 @@ struct Control {
     cap: CapController,
     scan: Scan,
     forecast: Forecast,
+    /// As of the last tick.
     sums: Sums,
+    begun: u64,
+    readmitted: u64,
     last: Timestamp,
 }
 
@@ -99,6 +105,8 @@ impl Sessions {
             scan: Scan::default(),
             forecast: Forecast::default(),
             sums: Sums::default(),
+            begun: 0,
+            readmitted: 0,
             last: now,
         };
         let sessions = Self {
@@ -108,6 +116,7 @@ impl Sessions {
             refused: AtomicU64::new(0),
             per_s: AtomicF64::new(0.0),
             next_s: AtomicF64::new(0.0),
+            is_blind: AtomicBool::new(false),
             control: Mutex::new(control),
         };
         sessions.configure_cap(config.cap);
@@ -132,9 +141,10 @@ impl Sessions {
         self.table.pools.common().set(limit);
         // The pace is that of all slots being taken.
         let taken = self.table.pools.common().occupancy().taken;
+        self.is_blind.store(controller.is_blind(), Ordering::Relaxed);
         let is_bound = !limit.is_closed && limit.bound != UNBOUNDED;
         self.per_s.store(controller.per_s(if is_bound { taken.max(limit.bound) } else { taken }));
-        self.next_s.store(controller.turnover.next_s());
+        self.next_s.store(controller.next_s());
     }
 
     /// A request arrives: the status of its session. A request of an admitted session keeps the session alive
@@ -373,8 +383,11 @@ impl Sessions {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How fast new sessions may begin; `None`: without a bound.
+    /// How fast new sessions may begin; `None`: without a bound, or it is not known yet.
     pub fn pace(&self) -> Option<SessionPace> {
+        if self.is_blind.load(Ordering::Relaxed) {
+            return None;
+        }
         let free = self.table.pools.common().occupancy().free()?;
         Some(SessionPace { free: Some(free), per_s: self.per_s.load(), next_s: self.next_s.load() })
     }
@@ -399,10 +412,13 @@ impl Sessions {
     /// The control tick, every 100 ms or so: ends sessions that are over, and learns how many there may be.
     pub fn tick(&self, inputs: &SessionInputs<'_>, now: Timestamp) {
         self.table.expire_all(now);
-        let Control { cap, scan, forecast, sums: before, last } = &mut *lock(&self.control);
+        let control = &mut *lock(&self.control);
+        let Control { cap, scan, forecast, sums: before, last, .. } = control;
+        let (begun_before, readmitted_before) = (&mut control.begun, &mut control.readmitted);
         let dt_s = now.since(*last).as_secs_f64();
         *last = now.max(*last);
         let begun = self.begun.load(Ordering::Relaxed);
+        let readmitted = self.readmitted.load(Ordering::Relaxed);
         let open_sessions = scan.tick(&self.table, forecast.gap_s(), begun, now);
         let sums = self.table.sums();
         let returned = |sums: &Sums| sums.work.saturating_sub(sums.first_work);
@@ -411,11 +427,13 @@ impl Sessions {
             dt_s,
             returns: (sums.returns - before.returns) as f64,
             gaps_s: (sums.idle_ms - before.idle_ms) as f64 / 1e3,
+            begun: begun.saturating_sub(*begun_before) as f64,
+            readmitted: readmitted.saturating_sub(*readmitted_before) as f64,
             first_work: units(sums.first_work, before.first_work),
             work: units(returned(&sums), returned(before)),
             active: open_sessions.active + begun.saturating_sub(open_sessions.begun) as f64,
         });
-        *before = sums;
+        (*before, *begun_before, *readmitted_before) = (sums, begun, readmitted);
         cap.tick(&Tick {
             now,
             dt_s,
@@ -426,6 +444,7 @@ impl Sessions {
             open_sessions,
             refused: self.refused.load(Ordering::Relaxed),
             timeout: self.table.lifetimes.get().timeout,
+            expected: forecast.expected,
         });
         self.publish(cap);
     }
@@ -450,14 +469,24 @@ impl Sessions {
 
     /// What the cap controller has learned; `None` while too little is known.
     pub fn learned(&self) -> Option<LearnedSessions> {
-        lock(&self.control).cap.learned()
+        let control = lock(&self.control);
+        let pair = |ratio: DecayingRatio| (ratio.sum, ratio.over);
+        let [gap, work, share, first] = control.forecast.learned()?.map(pair);
+        let (correction, length) = control.cap.learned();
+        Some(LearnedSessions { gap, work, share, first, correction, length: pair(length) })
     }
 
     /// Begins from what an earlier process has learned. For a new table, before the first visitor.
     pub fn resume(&self, learned: &LearnedSessions, trust: Trust) {
-        let controller = &mut lock(&self.control).cap;
-        controller.resume(learned, trust);
-        self.publish(controller);
+        let LearnedSessions { gap, work, share, first, correction, length } = *learned;
+        let control = &mut *lock(&self.control);
+        let ratio = |(sum, over)| DecayingRatio { sum, over };
+        let is_sound = [correction, length.0, length.1].iter().all(|x| x.is_finite() && *x >= 0.0);
+        if trust != Trust::Forgotten && is_sound {
+            control.forecast.resume([gap, work, share, first].map(ratio), trust);
+            control.cap.resume(correction, ratio(length), trust);
+            self.publish(&control.cap);
+        }
     }
 
     /// Bytes of the heap that the table uses.

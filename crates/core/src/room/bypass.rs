@@ -5,6 +5,7 @@
 //! is what they will ask for (`session/forecast.rs`): measured, it would come too late, after more visitors
 //! have been let in than can be served.
 
+use super::outflow::{Foreseen, Outflow};
 use crate::decaying::{DecayingRatio, keep};
 use crate::session::ExpectedSessions;
 use crate::sync::{Atomic, AtomicF64};
@@ -22,8 +23,11 @@ const MIN_LEFT: f64 = 10.0;
 pub(super) struct Bypass {
     admitted: Atomic<Cost>,
     of_sessions: Atomic<Cost>,
+    /// All of it, and without what sessions are foreseen to ask for.
     per_s: AtomicF64,
-    /// Most of the capacity that newcomers get in the long run; 0: not known.
+    others_per_s: AtomicF64,
+    /// Of [`Foreseen`].
+    each_per_s: AtomicF64,
     newcomers_share: AtomicF64,
 }
 
@@ -42,8 +46,7 @@ impl Bypass {
 
     /// Cost units per second of `rate` that are left to the schedule.
     pub(super) fn left_of(&self, rate: Rate) -> f64 {
-        let rate = rate.get();
-        (rate - self.per_s()).max(rate / MIN_LEFT)
+        left_of(rate.get(), self.per_s())
     }
 
     /// Whether it is known what sessions will ask for.
@@ -51,12 +54,24 @@ impl Bypass {
         self.newcomers_share.load() > 0.0
     }
 
-    /// Cost units per second of `rate` that visitors who wait can count on: those who are let in before them
-    /// will come back.
-    pub(super) fn left_in_the_long_run(&self, rate: Rate) -> f64 {
-        let left = self.left_of(rate);
-        if self.is_foreseen() { left.min(self.newcomers_share.load() * rate.get()) } else { left }
+    /// How fast the schedule is worked off at a capacity of `rate`.
+    pub(super) fn outflow(&self, rate: Rate) -> Outflow {
+        if !self.is_foreseen() || rate == Rate::ZERO {
+            return Outflow::steady(self.left_of(rate));
+        }
+        let (per_s, others_per_s) = (self.per_s.load(), self.others_per_s.load());
+        let sessions = Foreseen {
+            per_s: (per_s - others_per_s).max(0.0),
+            each_per_s: self.each_per_s.load(),
+            newcomers_share: self.newcomers_share.load(),
+        };
+        Outflow::foreseen(left_of(rate.get(), others_per_s), sessions)
     }
+}
+
+/// What bypass traffic leaves of so many cost units per second.
+fn left_of(rate: f64, bypass: f64) -> f64 {
+    (rate - bypass).max(rate / MIN_LEFT)
 }
 
 /// The tick's part: averages what was counted.
@@ -72,8 +87,12 @@ impl BypassMeter {
     pub(super) fn tick(&mut self, bypass: &Bypass, dt_s: f64) {
         let others = self.others.tick(bypass.admitted.load(), dt_s);
         let sessions = self.sessions.tick(bypass.of_sessions.load(), dt_s);
-        bypass.per_s.store(others + self.expected.map_or(sessions, |expected| expected.per_s));
-        bypass.newcomers_share.store(self.expected.map_or(0.0, |expected| expected.newcomers_share));
+        let foreseen = self.expected.unwrap_or_default();
+        let measured = if self.expected.is_some() { 0.0 } else { sessions };
+        bypass.per_s.store(others + measured + foreseen.per_s);
+        bypass.others_per_s.store(others + measured);
+        bypass.each_per_s.store(foreseen.each_per_s);
+        bypass.newcomers_share.store(foreseen.newcomers_share);
     }
 }
 
@@ -121,13 +140,15 @@ mod tests {
         bypass.count_session(Cost::ONE);
         meter.tick(&bypass, 1.0);
         assert_eq!(bypass.per_s(), 1.0, "measured as long as nothing is expected");
-        assert_eq!(bypass.left_in_the_long_run(capacity), 99.0);
+        assert!((bypass.outflow(capacity).time_for(99.0) - 1.0).abs() < 1e-9);
         bypass.count(Cost::ONE);
-        meter.expected = Some(ExpectedSessions { per_s: 60.0, newcomers_share: 0.125 });
+        let (per_s, each_per_s, newcomers_share) = (60.0, 0.25, 0.125);
+        meter.expected = Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0 });
         meter.tick(&bypass, 1.0);
         assert!((60.0..61.0).contains(&bypass.per_s()), "other bypass traffic is added: {}", bypass.per_s());
         assert!((39.0..40.0).contains(&bypass.left_of(capacity)));
-        assert_eq!(bypass.left_in_the_long_run(capacity), 12.5, "those who are let in will come back");
+        let hour_s = bypass.outflow(capacity).time_for(12.5 * 3_600.0);
+        assert!((3_550.0..3_650.0).contains(&hour_s), "those who are let in will come back: {hour_s}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::ticket_admission::{TicketAdmission, TicketCheck};
 use super::types::{AGAIN, MIN_WAIT, Redemption, RoomTargets, TicketStatus, Wait};
 use crate::capacity::Sample;
 use crate::gate::Totals;
-use crate::session::SessionPace;
+use crate::session::{ExpectedSessions, SessionPace};
 use crate::sync::{Atomic, AtomicBool, AtomicU64, Ordering, lock};
 use crate::ticket::Ticket;
 use crate::units::{Cost, Rate, Timestamp};
@@ -41,6 +41,7 @@ pub struct Checker {
     shown: Mutex<Vec<(u64, Cost)>>,
     samples: Mutex<Vec<Sample>>,
     sessions: Mutex<Option<SessionPace>>,
+    expected: Mutex<Option<ExpectedSessions>>,
     is_origin_gone: AtomicBool,
 }
 
@@ -61,6 +62,7 @@ impl Checker {
             shown: Mutex::default(),
             samples: Mutex::default(),
             sessions: Mutex::default(),
+            expected: Mutex::default(),
             is_origin_gone: AtomicBool::new(false),
         }
     }
@@ -148,6 +150,11 @@ impl Checker {
         *lock(&self.sessions) = pace;
     }
 
+    /// As [`super::Room::expect_sessions`]; tokengen gets it with the next report.
+    pub fn expect_sessions(&self, expected: Option<ExpectedSessions>) {
+        *lock(&self.expected) = expected;
+    }
+
     /// Requests that ended, for the next report.
     pub fn observe(&self, samples: &[Sample]) {
         let mut kept = lock(&self.samples);
@@ -174,6 +181,7 @@ impl Checker {
             is_origin_gone: self.is_origin_gone.load(Ordering::Relaxed),
             samples,
             sessions: *lock(&self.sessions),
+            expected: *lock(&self.expected),
         }
     }
 

@@ -278,6 +278,7 @@ impl RoomControl {
         self.tokenchecks.take_report(report, now);
         let sessions = self.tokenchecks.sessions();
         self.set_session_pace(room, sessions);
+        self.bypass.expected = self.tokenchecks.expected();
         let (backlog, drain) = (&room.tickets.load.backlog, room.tickets.load.drain());
         let booked = self.spare.book(report.admitted, report.over, drain);
         backlog.add(booked.min(drain.over(MAX_BOOKED)), drain);

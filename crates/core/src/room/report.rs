@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::capacity::Sample;
 use crate::gate::Totals;
-use crate::session::SessionPace;
+use crate::session::{ExpectedSessions, SessionPace};
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::VirtualTime;
 
@@ -36,6 +36,8 @@ pub struct Feedback {
     pub samples: Vec<Sample>,
     /// How fast new sessions get session slots there; `None`: as fast as they come.
     pub sessions: Option<SessionPace>,
+    /// What open sessions will ask for there; `None`: not known.
+    pub expected: Option<ExpectedSessions>,
 }
 
 impl Feedback {

@@ -12,7 +12,7 @@ use super::origin_load::ORIGIN_GONE;
 use super::report::{Feedback, MAX_REPORTED_SAMPLES, gather};
 use crate::capacity::Sample;
 use crate::gate::Totals;
-use crate::session::SessionPace;
+use crate::session::{ExpectedSessions, SessionPace};
 use crate::sync::{AtomicBool, Ordering};
 use crate::units::{Cost, Rate, Timestamp};
 
@@ -72,6 +72,7 @@ struct Tokencheck {
     gate: Totals,
     is_origin_gone: bool,
     sessions: Option<SessionPace>,
+    expected: Option<ExpectedSessions>,
 }
 
 /// What the tokenchecks have reported. Times are by this process's clock.
@@ -109,8 +110,8 @@ impl Tokenchecks {
         self.last_gate = Some(now);
         self.has_news = true;
         self.members.retain(|member| now.since(member.reported_at) <= SILENT || member.from == report.from);
-        let Feedback { from, is_origin_gone, sessions, .. } = *report;
-        let new = Tokencheck { from, reported_at: now, gate, is_origin_gone, sessions };
+        let Feedback { from, is_origin_gone, sessions, expected, .. } = *report;
+        let new = Tokencheck { from, reported_at: now, gate, is_origin_gone, sessions, expected };
         let is_full = self.members.len() == MAX_TOKENCHECKS;
         match self.members.iter_mut().find(|member| member.from == from) {
             Some(known) => {
@@ -161,6 +162,12 @@ impl Tokenchecks {
             let free = sum.free.zip(free).map(|(a, b)| a.saturating_add(b));
             Some(SessionPace { free, per_s: sum.per_s + per_s, next_s: sum.next_s.min(next_s) })
         })
+    }
+
+    /// What the sessions of all of them will ask for; `None`: one of them at least does not know.
+    pub(super) fn expected(&self) -> Option<ExpectedSessions> {
+        let (first, more) = self.members.split_first()?;
+        more.iter().try_fold(first.expected?, |sum, member| Some(sum.and(&member.expected?)))
     }
 
     /// Whether there was a report lately; an older one no longer counts.
@@ -260,6 +267,22 @@ mod tests {
         assert_eq!(sessions(1, pace(3, 0.5, 2.0)), pace(3, 0.5, 2.0));
         assert_eq!(sessions(2, pace(4, 1.0, 9.0)), pace(7, 1.5, 2.0));
         assert_eq!(sessions(2, None), None);
+    }
+
+    #[test]
+    fn what_sessions_will_ask_for_is_added_up_once_all_know() {
+        let mut tokenchecks = Tokenchecks::default();
+        let mut expected = |from, expected| {
+            tokenchecks.take_report(&Feedback { expected, ..report(from, 0, None) }, START);
+            tokenchecks.expected()
+        };
+        let one = |per_s, each_per_s, newcomers_share, first| {
+            Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first })
+        };
+        assert_eq!(expected(1, one(30.0, 0.25, 0.125, 1.0)), one(30.0, 0.25, 0.125, 1.0));
+        assert_eq!(expected(2, None), None);
+        // 120 sessions there, 20 here.
+        assert_eq!(expected(2, one(10.0, 0.5, 0.25, 2.0)), one(40.0, 40.0 / 140.0, 0.15625, 1.25));
     }
 
     #[test]

@@ -1,68 +1,64 @@
 //! The session cap controller: how many sessions there may be.
 //!
 //! WAC (4.3) sets the cap at 90 % of Little's law: the sessions served per minute times the mean session
-//! length. With `C` the capacity, `w` the mean work of a session and `T` its mean time with a slot:
+//! length. That is 90 % of the capacity over the work per second of an open session. Most sessions that hold
+//! a slot are of visitors who have left, and all that a crowd has just begun are not: the same number of
+//! slots is then several times the load. So the cap bounds the *active* sessions of `session/forecast.rs`:
 //!
 //! ```text
-//! cap  =  0.9 (C / w) T  =  0.9 C / g          g = w / T: work per second of an open session
-//! ```
-//!
-//! Little's law holds for any mean over the same time. So `g` is learned as the work of all sessions over the
-//! time that all of them were open, over the last minute: it is known after a second, not only after the
-//! first sessions have ended. The paper's experiment (4.2) shows the weakness of the number alone: "limiting
-//! the maximum number of simultaneous sessions at 10 appears to be too restrictive". The estimated capacity
-//! may be as wrong, so the gate's queue corrects the cap:
-//!
-//! ```text
+//! n*   =  k (1 - s) 0.9 C / c          active sessions that 0.9 C serves, newcomers included
+//! cap  =  open sessions + n* - n                at least 1
 //! W           seconds of admitted sessions' work that wait at the gate
 //! W*          1.4 times what the waiting room keeps there (`queue_target.rs`), twice it where visitors
 //!             without a slot are refused; at most a tenth of the longest wait at the gate, at least two
 //!             requests
 //! hold        from W > 1.5 W* on until W < W*: no slot is given
-//! cap         k * (1 - 0.15 e) * 0.9 C / g, including the slots of single tiers
 //! e           W~ / W* - 1, at most 2
-//! k' = -0.3 k e / T          while W~ > W*, or visitors are refused or wait and all slots are taken
+//! k' = -0.3 k e / L          while W~ > W*, or visitors are refused or wait and all slots are taken
 //! k  -> 1 in ten minutes     while no visitor is refused
-//! k' = -0.3 k s / T          instead of a rise, down to 1, while s = min(2, 2 (S - 1.5 S0) / W*) is above 1
-//! S, S0                      mean time of a request at the origin, of late and at its lowest
+//! k' = -0.3 k o / L          instead of a rise, down to 1, while o = min(2, 2 (S - 1.5 S0) / W*) is above 1
+//! L           (1 - s) / (c s): mean time that a session is active
+//! S, S0       mean time of a request at the origin, of late and at its lowest
 //! ```
 //!
-//! `W*` is 1.1 s at 3.5 requests a second, 0.29 s at 100 and 0.18 s at 1,000. It is what keeps the origin
-//! busy: a tenth of a second, and one standard deviation of the requests that come in a second. It is larger
-//! where visitors without a slot are refused: they are lost to the origin for a while, so a slot too few
-//! costs more. `W~` is `W` over twenty requests, at least two seconds. `k` follows it in a session's length,
-//! because the load of a session comes over its whole length. The queue integrates the excess load and `k`
-//! integrates it again; two integrals in a row oscillate unless something follows the error itself, as the
-//! 0.15 do. The hold is for crowds. From one tick to the next no more slots are given than the origin serves
-//! requests in `W*`, or ten: otherwise a crowd would be admitted between two looks at the queue before
-//! anything is known, and every one of its sessions sends more requests.
+//! `C` is the capacity; `n`, `c` and `s` are those of the forecast. The estimated capacity may be wrong, so
+//! the gate's queue corrects the cap: "limiting the maximum number of simultaneous sessions at 10 appears to
+//! be too restrictive" (4.2). `W*` is 1.1 s at 3.5 requests a second, 0.29 s at 100 and 0.18 s at 1,000. It
+//! is what keeps the origin busy: a tenth of a second, and one standard deviation of the requests that come
+//! in a second. It is larger where visitors without a slot are refused: they are lost to the origin for a
+//! while, so a slot too few costs more. `W~` is `W` over twenty requests, at least two seconds. `k` follows
+//! it in the life of a session, because the load of a session comes over its whole life. The hold is for
+//! crowds. From one tick to the next no more slots are given than the origin serves requests in `W*`, or ten.
+//! Before the forecast is known, which takes some twenty requests of visitors who came back, this and the
+//! queue alone bound the cap.
 //!
 //! Where the gate lets too many requests to the origin at once, they wait there and not at the gate. `S`
 //! shows it: by Little's law it is what is in flight over what leaves. It counts against a negative `e` and
 //! only takes back the rise of `k`: at `k` = 1 the cap is the paper's, and an origin that has become slower
 //! or gets other requests is not punished. `S0` is forgotten in ten minutes while no visitor is refused.
-//! Where `C` is an initial estimate (`session/lower_bound.rs`), `s` above 1 refutes it: `C` is then at most
+//! Where `C` is an initial estimate (`session/lower_bound.rs`), `o` above 1 refutes it: `C` is then at most
 //! twice `B`, the best load that was served, and `k` may fall to `B / C`, until `C` is measured.
 //!
-//! Before anything is learned only the queue bounds the cap. The cap is at least one and at most what the
-//! table holds. With a cap fixed by the operator the controller only learns how fast slots become free.
+//! With a cap fixed by the operator the controller only learns how fast slots become free.
 //!
-//! Rejected: mean length times mean work of sessions that ended (the short ones end first: with sessions of
-//! half an hour the cap stays at a fraction for as long); refusing by the queue alone (it fills the origin to
-//! the brim, and every later session waits `W*` with each of its requests, where 90 % wait next to nothing);
-//! a cap that rises whenever the queue is empty (it is unbounded after a calm night, when the morning's crowd
-//! comes); a dead band from a tenth of `W*` to `W*` with a fast fall above and a slow rise below (one short
-//! queue takes a third of the slots, and giving them back takes minutes: 0.8 of the goodput of this
-//! controller at the paper's service); no damping (the same); as much waiting at an origin whose capacity is
-//! an initial estimate as at the gate (up to 29 good sessions per minute where it has 25, and 17 as often).
+//! Rejected: 90 % of the capacity over the work of an open session as the cap (crowds of `browse.toml`, which
+//! `lab/tests/sim` plays: 0.83 of the goodput, and waits that are told six times too long); mean length times
+//! mean work of sessions that ended (the short ones end first); refusing by the queue alone (it fills the
+//! origin to the brim, and every later session waits `W*` with each of its requests, where 90 % wait next to
+//! nothing); a cap that rises whenever the queue is empty (it is unbounded after a calm night, when the
+//! morning's crowd comes); a dead band from a tenth of `W*` to `W*` with a fast fall above and a slow rise
+//! below (one short queue takes a third of the slots, and giving them back takes minutes: 0.8 of the goodput
+//! of this controller at the paper's service); as much waiting at an origin whose capacity is an initial
+//! estimate as at the gate (up to 29 good sessions per minute where it has 25, and 17 as often).
 
 use std::time::Duration;
 
+use super::forecast::ExpectedSessions;
 use super::lower_bound::LowerBound;
 use super::slot_pool::{PoolLimit, UNBOUNDED};
 use super::table::Sums;
 use super::turnover::{OpenSessions, Turnover, TurnoverSample};
-use super::types::{Cap, LearnedSessions, SessionInputs};
+use super::types::{Cap, SessionInputs};
 use crate::capacity::Trust;
 use crate::decaying::{DecayingRatio, keep};
 use crate::gate::Totals;
@@ -89,19 +85,13 @@ const ORIGIN_MEMORY_S: f64 = 10.0;
 const AT_EASE: f64 = 1.5;
 /// A wait at the origin counts as so much of W*: unlike the gate's queue it keeps nothing busy.
 const ORIGIN_TARGET: f64 = 0.5;
-const WORK_MEMORY_S: f64 = 60.0;
-/// Work, in cost units, and seconds of open sessions that the load of a session needs.
-const LEAST_WORK: f64 = 20.0;
-const LEAST_OPEN_S: f64 = 10.0;
-/// Over the least weight of a load that is to be checked: enough to be known until the first sessions come.
-const BARELY: f64 = 1.5;
-/// Change of the correction in a session's length per unit of error, and the greatest error.
+/// Longest memory of the gate's and the origin's figures, in seconds.
+const MEMORY_S: f64 = 60.0;
+/// Change of the correction in a session's life per unit of error, and the greatest error.
 const PACE: f64 = 0.3;
 const MOST_OVER: f64 = 2.0;
-/// Part of the cap that follows the error at once.
-const DAMPING: f64 = 0.15;
-/// Limits of the session length that the correction uses, in seconds.
-const LENGTH_RANGE: std::ops::RangeInclusive<f64> = 10.0..=300.0;
+/// Limits of a session's life that the correction uses, in seconds.
+const LIFE_RANGE: std::ops::RangeInclusive<f64> = 10.0..=300.0;
 /// Time in which the correction is forgotten while no visitor is refused, in seconds.
 const REST_S: f64 = 600.0;
 const CORRECTION_RANGE: std::ops::RangeInclusive<f64> = 0.1..=10.0;
@@ -123,6 +113,7 @@ pub(super) struct Tick<'a> {
     /// New sessions refused since the start.
     pub(super) refused: u64,
     pub(super) timeout: Duration,
+    pub(super) expected: Option<ExpectedSessions>,
 }
 
 impl Tick<'_> {
@@ -210,10 +201,10 @@ pub(super) struct CapController {
     is_held: bool,
     /// k
     pub(super) correction: f64,
-    /// 1 - 0.15 e
-    damping: f64,
-    /// g: work per second of an open session.
-    load: DecayingRatio,
+    /// What open sessions will ask for; `None`: too little is known.
+    expected: Option<ExpectedSessions>,
+    /// Estimated cost units per second; `None`: no estimate.
+    capacity: Option<f64>,
     pub(super) turnover: Turnover,
     /// Common slots; `None`: nothing is learned yet.
     bound: Option<f64>,
@@ -221,14 +212,13 @@ pub(super) struct CapController {
 
 impl CapController {
     pub(super) fn new(cap: Cap) -> Self {
-        Self { cap, correction: 1.0, damping: 1.0, ..Self::default() }
+        Self { cap, correction: 1.0, ..Self::default() }
     }
 
     pub(super) fn configure(&mut self, cap: Cap, timeout: Duration) {
         self.timeout_s = timeout.as_secs_f64();
         if cap != self.cap {
-            (self.cap, self.is_held, self.correction, self.damping, self.bound) =
-                (cap, false, 1.0, 1.0, None);
+            (self.cap, self.is_held, self.correction, self.bound) = (cap, false, 1.0, None);
         }
     }
 
@@ -247,6 +237,9 @@ impl CapController {
 
     pub(super) fn tick(&mut self, tick: &Tick<'_>) {
         self.timeout_s = tick.timeout.as_secs_f64();
+        let capacity = tick.inputs.capacity;
+        self.expected = tick.expected;
+        self.capacity = (capacity > Rate::ZERO && capacity < Rate::MAX).then(|| capacity.get());
         self.learn_sessions(tick);
         self.demand.learn(tick);
         let is_wanted = self.demand.is_wanted(tick.now);
@@ -263,16 +256,14 @@ impl CapController {
         self.correct(tick, target_s, is_wanted);
         let served = self.flow.get().unwrap_or(0.0) * target_s / tick.mean_cost();
         let most = f64::from(tick.open) + served.max(LEAST_STEP);
-        let cap = self.discovered(tick.inputs.capacity).map(|cap| cap - f64::from(tick.elsewhere));
+        let cap = self.free().map(|free| f64::from(tick.open) + free);
         self.bound = Some(cap.map_or(most, |cap| cap.min(most)).max(1.0));
     }
 
-    /// Learns the load of an open session, and the length and work of whole ones.
+    /// Learns the length and work of whole sessions.
     fn learn_sessions(&mut self, tick: &Tick<'_>) {
         let (before, sums) = (std::mem::replace(&mut self.sums, tick.sums), &tick.sums);
-        let work = sums.work.saturating_sub(before.work) as f64 / 100.0;
         let open_s = f64::from(tick.open + tick.elsewhere) * tick.dt_s;
-        self.load.decay_and_add(keep(tick.dt_s, WORK_MEMORY_S), work, open_s);
         self.turnover.learn(&TurnoverSample {
             ended: sums.whole.saturating_sub(before.whole) as f64,
             early: sums.endings.early().saturating_sub(before.endings.early()) as f64,
@@ -292,7 +283,7 @@ impl CapController {
     /// What a tick leaves of a memory of so many seconds, or of [`WAIT_MEMORY`] requests if they take longer.
     fn keep(&self, tick: &Tick<'_>, least_s: f64) -> f64 {
         let requests_s = WAIT_MEMORY * tick.mean_cost() / self.flow_per_s(tick).max(1e-3);
-        keep(tick.dt_s, least_s.max(requests_s).min(WORK_MEMORY_S))
+        keep(tick.dt_s, least_s.max(requests_s).min(MEMORY_S))
     }
 
     /// Learns the wait at the gate and sets the hold. Returns W*, in seconds.
@@ -328,24 +319,21 @@ impl CapController {
     }
 
     fn correct(&mut self, tick: &Tick<'_>, target_s: f64, is_wanted: bool) {
-        let capacity = tick.inputs.capacity;
         let over = self.wait_s / target_s - 1.0;
-        let open = f64::from(tick.open + tick.elsewhere);
-        let is_full = self.discovered(capacity).is_some_and(|cap| open + 1.0 > cap);
-        let length_s = self.turnover.length.get().unwrap_or(self.timeout_s);
-        let length_s = length_s.clamp(*LENGTH_RANGE.start(), *LENGTH_RANGE.end());
+        let is_full = self.free().is_some_and(|free| free < 1.0);
+        let life_s = self.expected.map_or(*LIFE_RANGE.end(), |expected| expected.life_s());
+        let life_s = life_s.clamp(*LIFE_RANGE.start(), *LIFE_RANGE.end());
         let at_origin = self.origin.wait_s() / (target_s * ORIGIN_TARGET);
         // An empty queue at the gate is no room for more as far as requests wait at the origin.
         let error = if over < 0.0 { (over + at_origin.max(0.0)).min(0.0) } else { over };
-        self.damping = 1.0 - DAMPING * error.min(MOST_OVER);
         let (mut least, most) = (*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
         let rate = if at_origin > 1.0 && over <= 0.0 {
             // Not below the paper's number on this evidence, for the load that the origin has shown to serve.
             self.lower_bound.refute();
-            least = self.correction.min(self.lower_bound.certain(capacity.get()));
-            -PACE * at_origin.min(MOST_OVER) / length_s
+            least = self.correction.min(self.lower_bound.certain(tick.inputs.capacity.get()));
+            -PACE * at_origin.min(MOST_OVER) / life_s
         } else if over > 0.0 || is_wanted && is_full {
-            -PACE * error.min(MOST_OVER) / length_s
+            -PACE * error.min(MOST_OVER) / life_s
         } else if !is_wanted {
             -self.correction.ln() / REST_S
         } else {
@@ -354,50 +342,51 @@ impl CapController {
         self.correction = (self.correction * (rate * tick.dt_s).exp()).clamp(least, most);
     }
 
-    /// Whether the load of a session is known.
-    fn is_known(&self) -> bool {
-        self.load.sum >= LEAST_WORK && self.load.over >= LEAST_OPEN_S
+    /// The correction, and the length of sessions.
+    pub(super) fn learned(&self) -> (f64, DecayingRatio) {
+        (self.correction, self.turnover.length)
     }
 
-    pub(super) fn learned(&self) -> Option<LearnedSessions> {
-        let pair = |ratio: DecayingRatio| (ratio.sum, ratio.over);
-        self.is_known().then(|| LearnedSessions {
-            load: pair(self.load),
-            correction: self.correction,
-            length: pair(self.turnover.length),
-        })
-    }
-
-    /// Trusted, the values weigh what they did. To be checked, the load of a session counts for as little as
-    /// a cap needs, so that the first sessions outweigh it, and the correction begins anew.
-    pub(super) fn resume(&mut self, learned: &LearnedSessions, trust: Trust) {
-        let LearnedSessions { load: (work, open_s), correction, length: (held_s, ended) } = *learned;
-        let is_sound = [work, open_s, correction, held_s, ended].iter().all(|x| x.is_finite() && *x >= 0.0);
-        if trust == Trust::Forgotten || !is_sound || work < LEAST_WORK || open_s < LEAST_OPEN_S {
-            return;
-        }
-        self.load = DecayingRatio { sum: work, over: open_s };
-        self.turnover.length = DecayingRatio { sum: held_s, over: ended };
+    /// Trusted, the values weigh what they did; to be checked, the length counts for one session and the
+    /// correction begins anew.
+    pub(super) fn resume(&mut self, correction: f64, length: DecayingRatio, trust: Trust) {
+        self.turnover.length = length;
         if trust == Trust::Trusted {
             self.correction = correction.clamp(*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
         } else {
-            self.load.decay((LEAST_WORK / work).max(LEAST_OPEN_S / open_s) * BARELY);
-            self.turnover.length.decay(1.0 / ended.max(1.0));
+            self.turnover.length.decay(1.0 / length.over.max(1.0));
         }
     }
 
-    /// The paper's cap, corrected; `None`: too little is known.
-    fn discovered(&self, capacity: Rate) -> Option<f64> {
-        if !self.is_known() || capacity >= Rate::MAX || capacity == Rate::ZERO {
-            return None;
-        }
-        let load = self.load.get().filter(|load| *load > 0.0)?;
-        Some(self.damping * self.correction * SHARE * self.lower_bound.capacity(capacity.get()) / load)
+    /// Work per second that sessions may ask for, newcomers included.
+    fn work_per_s(&self) -> Option<f64> {
+        let capacity = self.lower_bound.capacity(self.capacity?);
+        Some(self.correction * SHARE * capacity)
+    }
+
+    /// Sessions that may begin; negative if too many are active; `None`: too little is known.
+    fn free(&self) -> Option<f64> {
+        let ExpectedSessions { per_s, each_per_s, newcomers_share, .. } = self.expected?;
+        Some(((1.0 - newcomers_share) * self.work_per_s()? - per_s) / each_per_s)
     }
 
     /// Of so many slots, those that become free per second.
     pub(super) fn per_s(&self, slots: u32) -> f64 {
-        self.turnover.per_s(slots, self.timeout_s)
+        let begin_per_s =
+            |expected: ExpectedSessions| Some(expected.newcomers_share * self.work_per_s()? / expected.first);
+        let foreseen = self.expected.filter(|_| self.cap == Cap::Discovered).and_then(begin_per_s);
+        foreseen.unwrap_or_else(|| self.turnover.per_s(slots, self.timeout_s))
+    }
+
+    /// Seconds before the first of them becomes free.
+    pub(super) fn next_s(&self) -> f64 {
+        // Slots of a cap that is discovered need not become free: the cap follows the visitors who leave.
+        if self.cap == Cap::Discovered { 0.0 } else { self.turnover.next_s() }
+    }
+
+    /// Whether too little is known to count slots: the room goes by the capacity alone.
+    pub(super) fn is_blind(&self) -> bool {
+        self.cap == Cap::Discovered && self.free().is_none()
     }
 
     pub(super) fn is_held(&self) -> bool {

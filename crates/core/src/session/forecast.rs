@@ -9,14 +9,17 @@
 //! g       mean time between the end of a request and the next request of its session, over 1,000 of them
 //! c    =  work of returning visitors / time integral of n, over a minute
 //! c n     work per second that open sessions will ask for
-//! s       work of first requests over the work of all, over five minutes: the share of the capacity that is
-//!         left to newcomers in the long run
+//! s       d / (d + work of returning visitors), over five minutes: the share of the capacity that is left to
+//!         newcomers in the long run
+//! d       work of first requests, less that of as many as n has grown by: of those who have left again
 //! ```
 //!
 //! The measured `c` makes up for what the exponential gets wrong: visitors who never return, and thinking
-//! times of another distribution. `n` comes from a scan of all entries, 4,096 a tick; sessions that began
+//! times of another distribution. Without `d` a crowd that was just let in would look as if nobody came back.
+//! `n` comes from a scan of all entries, 4,096 a tick; sessions that began
 //! since the scan did count as 1.
 
+use crate::capacity::Trust;
 use crate::decaying::{DecayingRatio, keep};
 use crate::units::Timestamp;
 
@@ -29,7 +32,13 @@ const WORK_MEMORY_S: f64 = 60.0;
 /// Memory of the newcomers' share of the work, in seconds: longer than most sessions.
 const SHARE_MEMORY_S: f64 = 300.0;
 /// Gaps before which nothing is known.
-const LEAST_GAPS: f64 = 20.0;
+const LEAST_GAPS: f64 = 10.0;
+/// Over the least weight of what is to be checked: enough to be known until the first visitors come back.
+const BARELY: f64 = 1.5;
+/// Limits of the share: a thousand requests of a visitor, or hardly more than one.
+const SHARE_RANGE: std::ops::RangeInclusive<f64> = 0.001..=0.99;
+/// Least work of an active session: a request a day.
+const LEAST_WORK_PER_S: f64 = 1e-5;
 /// Least mean gap, in seconds: a page and its parts are one visit.
 const LEAST_GAP_S: f64 = 1.0;
 
@@ -39,19 +48,57 @@ pub(super) struct Forecast {
     gap: DecayingRatio,
     /// Work of returning visitors over active sessions times seconds.
     work: DecayingRatio,
-    /// Work of first requests over all work.
+    /// First requests of visitors who have left again over all work.
     share: DecayingRatio,
+    /// Work of a first request, over the same time.
+    first: DecayingRatio,
+    /// Active sessions before.
+    active: f64,
     /// `None`: too little is known.
     pub(super) expected: Option<ExpectedSessions>,
 }
 
 /// What open sessions will ask for.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct ExpectedSessions {
-    /// Cost units per second.
+    /// Cost units per second of all of them (`c n`), and of each that is active (`c`).
     pub per_s: f64,
+    pub each_per_s: f64,
     /// Share of all work that newcomers' first requests are in the long run.
     pub newcomers_share: f64,
+    /// Cost units of a first request.
+    pub first: f64,
+}
+
+impl ExpectedSessions {
+    /// Mean time that a session is active, in seconds.
+    pub(super) fn life_s(&self) -> f64 {
+        (1.0 - self.newcomers_share) / (self.each_per_s * self.newcomers_share)
+    }
+
+    /// Whether the figures are possible ones.
+    pub fn is_sound(&self) -> bool {
+        let Self { per_s, each_per_s, newcomers_share, first } = *self;
+        per_s >= 0.0
+            && each_per_s >= LEAST_WORK_PER_S
+            && SHARE_RANGE.contains(&newcomers_share)
+            && (0.0..=f64::MAX).contains(&first)
+    }
+
+    /// The sessions of two processes together.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let per_s = self.per_s + other.per_s;
+        let active = |of: &Self| of.per_s / of.each_per_s;
+        let part = if per_s > 0.0 { self.per_s / per_s } else { 0.5 };
+        let mean = |mine: f64, theirs: f64| part * mine + (1.0 - part) * theirs;
+        let both = active(self) + active(other);
+        Self {
+            per_s,
+            each_per_s: if both > 0.0 { per_s / both } else { mean(self.each_per_s, other.each_per_s) },
+            newcomers_share: mean(self.newcomers_share, other.newcomers_share),
+            first: mean(self.first, other.first),
+        }
+    }
 }
 
 /// What happened since the last tick.
@@ -61,6 +108,9 @@ pub(super) struct ForecastSample {
     /// Requests of idle sessions, and the seconds for which those had been idle.
     pub(super) returns: f64,
     pub(super) gaps_s: f64,
+    /// Sessions that began, and those of an earlier process.
+    pub(super) begun: f64,
+    pub(super) readmitted: f64,
     /// Work of requests that began a session, and of all others, in cost units.
     pub(super) first_work: f64,
     pub(super) work: f64,
@@ -69,6 +119,32 @@ pub(super) struct ForecastSample {
 }
 
 impl Forecast {
+    /// Everything that is learned; `None`: nothing is known yet.
+    pub(super) fn learned(&self) -> Option<[DecayingRatio; 4]> {
+        self.is_known().then_some([self.gap, self.work, self.share, self.first])
+    }
+
+    /// To be checked, the values count for as little as a forecast needs, so that the first visitors outweigh
+    /// them.
+    pub(super) fn resume(&mut self, learned: [DecayingRatio; 4], trust: Trust) {
+        let is_sound = |of: &DecayingRatio| of.sum.is_finite() && of.over.is_finite() && of.over > 0.0;
+        let [gap, work, share, first] = learned;
+        if !learned.iter().all(is_sound) || gap.over < LEAST_GAPS {
+            return;
+        }
+        (self.gap, self.work, self.share, self.first) = (gap, work, share, first);
+        if trust == Trust::Checked {
+            let kept = (LEAST_GAPS * BARELY / gap.over).min(1.0);
+            for learned in [&mut self.gap, &mut self.work, &mut self.share, &mut self.first] {
+                learned.decay(kept);
+            }
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.gap.over >= LEAST_GAPS
+    }
+
     /// The mean gap, in seconds.
     pub(super) fn gap_s(&self) -> f64 {
         self.gap.get().unwrap_or(LEAST_GAP_S).max(LEAST_GAP_S)
@@ -77,11 +153,17 @@ impl Forecast {
     pub(super) fn tick(&mut self, seen: &ForecastSample) {
         self.gap.decay_and_add(GAP_MEMORY / (GAP_MEMORY + seen.returns), seen.gaps_s, seen.returns);
         self.work.decay_and_add(keep(seen.dt_s, WORK_MEMORY_S), seen.work, seen.active * seen.dt_s);
-        let all_work = seen.first_work + seen.work;
-        self.share.decay_and_add(keep(seen.dt_s, SHARE_MEMORY_S), seen.first_work, all_work);
-        let is_known = self.gap.over >= LEAST_GAPS;
-        self.expected = self.work.get().zip(self.share.get()).filter(|_| is_known).map(|(work, share)| {
-            ExpectedSessions { per_s: work * seen.active, newcomers_share: share.clamp(0.0, 1.0) }
+        let kept = keep(seen.dt_s, SHARE_MEMORY_S);
+        self.first.decay_and_add(kept, seen.first_work, seen.begun);
+        let growth = seen.active - std::mem::replace(&mut self.active, seen.active);
+        let left = (seen.begun + seen.readmitted - growth) * self.first.get().unwrap_or(0.0);
+        self.share.decay_and_add(kept, left, left + seen.work);
+        let known = self.work.get().zip(self.share.get()).filter(|_| self.is_known());
+        self.expected = known.map(|(work, share)| {
+            let newcomers_share = share.clamp(*SHARE_RANGE.start(), *SHARE_RANGE.end());
+            let each_per_s = work.max(LEAST_WORK_PER_S);
+            let first = self.first.get().unwrap_or(1.0);
+            ExpectedSessions { per_s: each_per_s * seen.active, each_per_s, newcomers_share, first }
         });
     }
 }
@@ -97,39 +179,76 @@ mod tests {
 
     /// A tick of a tenth of a second with `active` sessions, of which three in ten return each second after
     /// three seconds, and `begun` new ones.
-    fn tick(forecast: &mut Forecast, active: f64, begun: f64) {
+    fn sample(active: f64, begun: f64) -> ForecastSample {
         let returns = 0.03 * active;
-        forecast.tick(&ForecastSample {
+        ForecastSample {
             dt_s: 0.1,
             returns,
             gaps_s: 3.0 * returns,
+            begun,
+            readmitted: 0.0,
             first_work: begun,
             work: returns,
             active,
-        });
+        }
+    }
+
+    /// A minute in which one begins and one leaves a tick.
+    fn steady() -> Forecast {
+        let mut forecast = Forecast { active: 100.0, ..Forecast::default() };
+        (0..600).for_each(|_| forecast.tick(&sample(100.0, 1.0)));
+        forecast
     }
 
     #[test]
     fn nothing_is_expected_before_visitors_have_returned() {
         let mut forecast = Forecast::default();
-        tick(&mut forecast, 100.0, 10.0);
+        forecast.tick(&sample(100.0, 100.0));
         assert_eq!(forecast.expected, None, "three returns");
-        (0..10).for_each(|_| tick(&mut forecast, 100.0, 10.0));
+        (0..10).for_each(|_| forecast.tick(&sample(100.0, 1.0)));
         assert!(forecast.expected.is_some());
     }
 
     #[test]
     fn visitors_who_were_let_in_are_expected_back_before_they_come() {
-        let mut forecast = Forecast::default();
-        (0..600).for_each(|_| tick(&mut forecast, 100.0, 1.0));
+        let mut forecast = steady();
         let before = forecast.expected.expect("known");
         assert!((before.per_s - 30.0).abs() < 1e-6, "{before:?}");
         assert!((before.newcomers_share - 0.25).abs() < 1e-6, "{before:?}");
+        assert!((before.life_s() - 10.0).abs() < 1e-6, "a hundred sessions, ten leave a second");
         // Two hundred more come in a tick, and none of them has returned.
-        let work = 3.0;
-        forecast.tick(&ForecastSample { dt_s: 0.1, work, active: 300.0, ..ForecastSample::default() });
+        forecast.tick(&ForecastSample { returns: 0.0, gaps_s: 0.0, work: 3.0, ..sample(300.0, 201.0) });
         let after = forecast.expected.expect("known");
         assert!((85.0..90.5).contains(&after.per_s), "{after:?}");
+        assert!((after.newcomers_share - 0.25).abs() < 0.001, "a crowd shows nothing yet: {after:?}");
         assert!((forecast.gap_s() - 3.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn sessions_of_an_earlier_process_are_no_newcomers() {
+        let mut forecast = steady();
+        forecast.tick(&ForecastSample { readmitted: 50.0, ..sample(150.0, 1.0) });
+        let after = forecast.expected.expect("known");
+        assert!((after.newcomers_share - 0.25).abs() < 0.001, "{after:?}");
+    }
+
+    #[test]
+    fn what_was_learned_is_resumed_and_what_is_to_be_checked_is_soon_outweighed() {
+        let learned = steady().learned().expect("known");
+        let resumed = |trust| {
+            let mut forecast = Forecast::default();
+            forecast.resume(learned, trust);
+            forecast.tick(&ForecastSample { dt_s: 0.1, ..ForecastSample::default() });
+            let before = forecast.expected.expect("known");
+            assert!((before.newcomers_share - 0.25).abs() < 0.01, "{before:?}");
+            // Visitors of another kind, who come back ten times as fast.
+            (0..50).for_each(|_| forecast.tick(&ForecastSample { work: 30.0, ..sample(100.0, 1.0) }));
+            forecast.expected.expect("known").each_per_s
+        };
+        let (trusted, checked) = (resumed(Trust::Trusted), resumed(Trust::Checked));
+        assert!(trusted < 1.0 && checked > 1.5, "{trusted}, {checked}");
+        let mut forecast = Forecast::default();
+        forecast.resume([DecayingRatio { sum: f64::NAN, over: 1e3 }; 4], Trust::Trusted);
+        assert_eq!(forecast.learned(), None);
     }
 }

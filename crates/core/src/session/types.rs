@@ -199,11 +199,17 @@ pub struct SessionPage {
     pub next: Option<u64>,
 }
 
-/// What the cap controller has learned, to begin from after a restart. Pairs are sums and what they are over.
+/// What was learned of sessions, to begin from after a restart. Pairs are sums and what they are over.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LearnedSessions {
-    /// Work of open sessions, and the seconds that they were open.
-    pub load: (f64, f64),
+    /// Seconds between requests, and requests.
+    pub gap: (f64, f64),
+    /// Work of returning visitors, and active sessions times seconds.
+    pub work: (f64, f64),
+    /// Work of first requests of those who have left again, and all work.
+    pub share: (f64, f64),
+    /// Work of first requests, and sessions.
+    pub first: (f64, f64),
     /// Correction of the paper's cap by the gate's queue.
     pub correction: f64,
     /// Seconds that sessions held their slots, and how many ended.

@@ -157,12 +157,13 @@ const RUSH: f64 = 1.5;
 #[test]
 fn the_learned_cap_uses_the_server_and_keeps_responses_fast() {
     // Without an estimate the queue alone bounds the cap, which fills the server to the brim.
-    let table = [(capacity(1.0), 6_000), (capacity(0.5), 6_000), (capacity(2.0), 6_000), (Rate::MAX, 10_000)];
+    // An estimate that is twice too high lets too many in at first.
+    let table = [(capacity(1.0), 6_000), (capacity(0.5), 6_000), (capacity(2.0), 7_000), (Rate::MAX, 10_000)];
     for (estimate, most_ms) in table {
         let mut world = World::new(Cap::Discovered, estimate, 1);
         let (_, first_ms) = world.play(5, RUSH);
         let (per_min, longest_ms) = world.play(20, RUSH);
-        assert!(per_min >= 0.88 * MOST_PER_MIN, "{estimate:?}: {per_min} of {MOST_PER_MIN} a minute");
+        assert!(per_min >= 0.95 * MOST_PER_MIN, "{estimate:?}: {per_min} of {MOST_PER_MIN} a minute");
         assert!(longest_ms.max(first_ms) <= most_ms, "{estimate:?}: {first_ms} ms at first, {longest_ms} ms");
     }
 }
@@ -225,9 +226,9 @@ fn the_number_of_sessions_survives_a_restart() {
         world.sessions.resume(&learned, trust);
         // Nobody is here yet: it comes from what was learned alone.
         (0..10).for_each(|_| world.step(0.0));
-        world.sessions.learned().map(|learned| learned.load.0 / learned.load.1)
+        world.sessions.learned().map(|learned| learned.work.0 / learned.work.1)
     };
-    let per_session = learned.load.0 / learned.load.1;
+    let per_session = learned.work.0 / learned.work.1;
     let is_close = |load: Option<f64>| load.is_some_and(|load| (load / per_session - 1.0).abs() < 0.01);
     assert!(is_close(load(Trust::Trusted)) && is_close(load(Trust::Checked)));
     assert_eq!(load(Trust::Forgotten), None);
@@ -235,7 +236,7 @@ fn the_number_of_sessions_survives_a_restart() {
         let sessions =
             Sessions::new(&SessionConfig { cap: Cap::Discovered, ..SessionConfig::default() }, now(0));
         sessions.resume(&LearnedSessions { correction: 0.5, ..learned }, trust);
-        (sessions.learned().expect("known").load.0, sessions.state().correction)
+        (sessions.learned().expect("known").work.0, sessions.state().correction)
     };
     let ((trusted, kept), (checked, anew)) = (weight(Trust::Trusted), weight(Trust::Checked));
     assert!(checked < trusted / 2.0, "the first sessions outweigh what is checked: {checked}, {trusted}");

@@ -4,7 +4,8 @@
 //! {"version": 1,
 //!  "capacity": {"at_ms", "origin", "estimator", "rate", "knee": {...}, "costs": {class: ratio}},
 //!  "pushed":   {"at_ms", "rate", "configured", "until_ms"},
-//!  "sessions": {"at_ms", "load": [work, seconds], "correction", "length": [seconds, sessions]},
+//!  "sessions": {"at_ms", "gap": [seconds, requests], "work": [work, seconds], "share": [work, work],
+//!               "first": [work, sessions], "correction", "length": [seconds, sessions]},
 //!  "tuned":    {key: {"at_ms", "value", "file", "who", "why"}}}
 //! ```
 //!
@@ -70,10 +71,15 @@ pub(crate) struct Pushed {
     pub(crate) until_ms: Option<u64>,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+/// Without a field that an older process did not save nothing is resumed.
+#[derive(Clone, Copy, Default, Serialize, Deserialize, Debug)]
+#[serde(default)]
 pub(crate) struct SavedSessions {
     at_ms: u64,
-    load: (f64, f64),
+    gap: (f64, f64),
+    work: (f64, f64),
+    share: (f64, f64),
+    first: (f64, f64),
     correction: f64,
     length: (f64, f64),
 }
@@ -171,8 +177,8 @@ impl SavedCapacity {
 
 impl SavedSessions {
     pub(crate) fn new(learned: &LearnedSessions, now: Timestamp) -> Self {
-        let LearnedSessions { load, correction, length } = *learned;
-        Self { at_ms: now.as_millis(), load, correction, length }
+        let LearnedSessions { gap, work, share, first, correction, length } = *learned;
+        Self { at_ms: now.as_millis(), gap, work, share, first, correction, length }
     }
 
     pub(crate) fn trust(&self, now: Timestamp) -> Trust {
@@ -180,8 +186,8 @@ impl SavedSessions {
     }
 
     pub(crate) fn learned(&self) -> LearnedSessions {
-        let Self { load, correction, length, .. } = *self;
-        LearnedSessions { load, correction, length }
+        let Self { gap, work, share, first, correction, length, .. } = *self;
+        LearnedSessions { gap, work, share, first, correction, length }
     }
 }
 

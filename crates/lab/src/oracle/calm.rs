@@ -7,9 +7,10 @@
 //! a fault or a change has happened (a restart forgets the promises of its last second), while tokencheck's
 //! reports are lost (waits announced after the next one hold again), when the origin has fallen behind the
 //! operator's figure since the wait was announced, and in a crowd of which some are late and take their turn
-//! later than scheduled. Being admitted sooner breaks no promise. Where session slots are limited, the
-//! visitors who have them decide when one becomes free, so the waits of a run are judged together
-//! ([`super::waits`]).
+//! later than scheduled. Being admitted sooner breaks no promise. Where visitors are admitted and not
+//! requests, those who are in decide how much is left to the others, so the waits of a run are judged
+//! together ([`super::waits`]). Where the capacity is discovered as well, waits announced in the first
+//! [`SEARCH_US`] of a crowd, or with an estimate that was another one later, are not judged.
 //!
 //! Where an estimator moves the capacity, the announced wait is the work ahead at the estimated capacity.
 //! Whether or not the estimate is right, nobody waits longer than until the origin has been sent that much
@@ -28,7 +29,6 @@ use std::time::Duration;
 
 use tidegate_core::room::Wait;
 use tidegate_core::units::Cost;
-use tidegate_settings::SessionMax;
 
 use super::waits::Waits;
 use super::{Finding, require};
@@ -46,6 +46,10 @@ pub const TO_NORMAL: Duration = Duration::from_secs(120);
 const FALLS_BEHIND_S: f64 = 0.5;
 /// Where a queue is kept at the gate: beyond this much work in it, visitors are asked to come again.
 const ASKED_AGAIN_S: f64 = 2.0;
+/// An estimator that has not seen the origin at its limit searches for so long once visitors wait.
+const SEARCH_US: u64 = 10_000_000;
+/// Greatest ratio of two estimates that count as the same.
+const SAME_ESTIMATE: f64 = 1.25;
 /// A disturbance no longer affects the rate at the origin after this.
 const SETTLES_US: u64 = 3_000_000;
 
@@ -57,6 +61,8 @@ struct Told {
     world: u32,
     /// Work sent to the origin when its turn comes, if an estimator governs; else zero.
     until: f64,
+    /// Cost units per second that it was computed with.
+    capacity: f64,
     /// Work sent to the origin when it last had to wait.
     last_sent: f64,
 }
@@ -78,10 +84,14 @@ pub(super) struct Calm {
     empty_by_work: f64,
     sent_us: u64,
     discovers: bool,
-    /// Waits for session slots, where they are limited.
+    /// Waits of visitors for sessions, where visitors are admitted and not requests.
     for_slots: Option<Waits>,
     crowd_is_over: bool,
     slack: Duration,
+    /// Since when visitors wait, by the second.
+    busy_us: Option<u64>,
+    /// Cost units per second, as of the last second.
+    capacity: f64,
     /// Work sent to the origin, and the most of it in a second.
     sent: f64,
     sent_before: f64,
@@ -92,17 +102,16 @@ impl Calm {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let settings = scenario.gate.as_ref().map(|gate| &gate.settings);
         let is_split = scenario.gate.as_ref().is_some_and(|gate| gate.split);
-        let limits_sessions =
-            settings.is_some_and(|s| s.counts_sessions() && s.session.max != SessionMax::None);
+        let sessions = settings.filter(|s| s.counts_sessions()).map(|s| s.session.max);
         let nobody_is_late = scenario.visitors.iter().all(|kind| kind.late == 0.0);
         let prompt = scenario.visitors.iter().map(|kind| {
-            kind.follow == Follow::Page && if limits_sessions { kind.late == 0.0 } else { nobody_is_late }
+            kind.follow == Follow::Page && if sessions.is_some() { kind.late == 0.0 } else { nobody_is_late }
         });
         Self {
             prompt: prompt.collect(),
             world: 1,
             discovers: scenario.gate.as_ref().is_some_and(|gate| gate.settings.discovers()),
-            for_slots: limits_sessions.then(|| Waits::new(is_split)),
+            for_slots: sessions.map(|max| Waits::new(is_split, max)),
             slack: if is_split { SLACK_SPLIT } else { SLACK },
             ..Self::default()
         }
@@ -157,19 +166,23 @@ impl Calm {
             self.told.resize(at + 1, Told::default());
         }
         let wait_us = wait.wait.as_micros() as u64;
-        let world = if self.is_unheard { 0 } else { self.world };
-        let until = match processes.first() {
-            Some(process) if self.discovers => {
-                let work = wait.wait.as_secs_f64() * process.capacity().get();
-                self.empty_by_work = self.empty_by_work.max(self.sent + 2.0 * work);
-                self.sent + 1.1 * wait.wait.as_secs_f64() * process.capacity().get()
-            }
-            _ => 0.0,
-        };
-        self.told[at] = Told { at_us: now_us, wait_us, world, until, last_sent: self.sent };
+        let world = if self.is_unheard || self.is_searching(now_us) { 0 } else { self.world };
+        let capacity = processes.first().map_or(0.0, |process| process.capacity().get());
+        let work = wait.wait.as_secs_f64() * capacity;
+        let until = if self.discovers { self.sent + 1.1 * work } else { 0.0 };
+        if self.discovers {
+            self.empty_by_work = self.empty_by_work.max(self.sent + 2.0 * work);
+        }
+        self.told[at] = Told { at_us: now_us, wait_us, world, until, capacity, last_sent: self.sent };
         self.empty_by_us = self.empty_by_us.max(now_us + 2 * wait_us);
         let waits = self.for_slots.as_ref().filter(|_| !self.faulted);
         waits.map_or(Ok(()), |waits| waits.told(client, wait.wait, now_us))
+    }
+
+    /// Whether the estimator may still be looking for the capacity of which sessions get a share.
+    fn is_searching(&self, now_us: u64) -> bool {
+        let has_begun = self.busy_us.is_none_or(|since| now_us < since + SEARCH_US);
+        self.discovers && self.for_slots.as_ref().is_some_and(|waits| !waits.is_given()) && has_begun
     }
 
     /// A visitor has to go on waiting and comes when its page asks next. After a fall of an estimated
@@ -207,6 +220,10 @@ impl Calm {
         let realised_us = (entered.as_micros() as u64).saturating_sub(told.at_us);
         let (realised, wait) = (Duration::from_micros(realised_us), Duration::from_micros(told.wait_us));
         if let Some(waits) = &mut self.for_slots {
+            let ratio = self.capacity / told.capacity;
+            if !waits.is_given() && !(1.0 / SAME_ESTIMATE..=SAME_ESTIMATE).contains(&ratio) {
+                return Ok(());
+            }
             waits.kept(told.at_us, wait, realised, self.slack);
             return Ok(());
         }
@@ -241,7 +258,7 @@ impl Calm {
         // However long the queue may be, nobody may wait in it for longer than this.
         let most_s = ASKED_AGAIN_S.min(gate.max_queue_wait.as_secs_f64() / 2.0);
         let is_long = 2 * gate.queued >= gate.max_queue || queued.units() > most_s * state.capacity().get();
-        if !is_rate && state.forwards() && is_long {
+        if !is_rate && self.for_slots.is_none() && state.forwards() && is_long {
             // Since a limit fell, or the queue is short, some are asked to come again though it is
             // their turn.
             self.world += 1;
@@ -254,6 +271,8 @@ impl Calm {
     pub(super) fn second(&mut self, processes: &[GateProcess], now_us: u64) -> Finding {
         let Some(process) = processes.first() else { return Ok(()) };
         let now = process.now(now_us);
+        self.capacity = process.capacity().get();
+        self.busy_us = if process.admission.busy(now) { self.busy_us.or(Some(now_us)) } else { None };
         let sent = self.sent - std::mem::replace(&mut self.sent_before, self.sent);
         self.fastest = self.fastest.max(sent);
         if sent > 0.0 || !process.admission.busy(now) {

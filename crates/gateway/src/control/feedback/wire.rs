@@ -7,7 +7,9 @@
 //!          "forwarded": N, "max_queue": REQUESTS, "max_queue_wait_ms": MS}, "origin_gone": true,
 //!          "samples": [[CLASS, N, COUNT, AGE_US, RESPONSE_US, IN_FLIGHT, OK, BACKLOG], ...],
 //!          "lingered": [[SAMPLE, LINGERED_US], ...],
-//!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S, "next_s": SECONDS} or null}
+//!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S, "next_s": SECONDS} or null,
+//!          "expected": {"per_s": PER_SECOND, "each_per_s": PER_SECOND, "newcomers_share": SHARE,
+//!          "first": UNITS} or null}
 //! update  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
 //!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND, "waited": true,
 //!          "measured": true}
@@ -25,7 +27,7 @@ use serde_json::{Value, json};
 use tidegate_core::capacity::Sample;
 use tidegate_core::gate::Totals;
 use tidegate_core::room::{ControlUpdate, Feedback, MAX_REPORTED_SAMPLES, REPORT_EVERY};
-use tidegate_core::session::SessionPace;
+use tidegate_core::session::{ExpectedSessions, SessionPace};
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 use tidegate_core::virtual_clock::VirtualTime;
 
@@ -72,6 +74,7 @@ pub(crate) fn parse(report: &Value) -> Option<Feedback> {
         shown: shown.collect::<Option<_>>()?,
         gate,
         sessions: optional(report, "sessions", parse_pace)?,
+        expected: optional(report, "expected", parse_expected)?,
         is_origin_gone: optional(report, "origin_gone", Value::as_bool)?.unwrap_or(false),
         samples,
     })
@@ -103,6 +106,11 @@ pub(crate) fn write(report: &Feedback) -> Value {
     if let Some(pace) = &report.sessions {
         wire["sessions"] = json!({ "free": pace.free, "per_s": pace.per_s, "next_s": pace.next_s });
     }
+    if let Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first }) = report.expected {
+        wire["expected"] = json!({
+            "per_s": per_s, "each_per_s": each_per_s, "newcomers_share": newcomers_share, "first": first,
+        });
+    }
     wire
 }
 
@@ -114,6 +122,17 @@ fn parse_pace(pace: &Value) -> Option<SessionPace> {
     let is_known = |number: f64| number.is_finite() && number >= 0.0;
     let free = free.map(|free| u32::try_from(free).unwrap_or(u32::MAX));
     (is_known(per_s) && is_known(next_s)).then_some(SessionPace { free, per_s, next_s })
+}
+
+fn parse_expected(expected: &Value) -> Option<ExpectedSessions> {
+    let number = |name| expected.get(name)?.as_f64().filter(|number| number.is_finite());
+    let expected = ExpectedSessions {
+        per_s: number("per_s")?,
+        each_per_s: number("each_per_s")?,
+        newcomers_share: number("newcomers_share")?,
+        first: number("first")?,
+    };
+    expected.is_sound().then_some(expected)
 }
 
 fn parse_gate(gate: &Value, queued_cost: Cost) -> Option<Totals> {

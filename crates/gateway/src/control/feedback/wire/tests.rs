@@ -20,6 +20,9 @@ fn sample(in_flight: u32, age_ms: u64) -> Sample {
     }
 }
 
+const EXPECTED: ExpectedSessions =
+    ExpectedSessions { per_s: 30.0, each_per_s: 0.25, newcomers_share: 0.125, first: 1.5 };
+
 #[test]
 fn reports_survive_the_wire_and_a_lost_exchange() {
     let over = Duration::from_millis(500);
@@ -53,6 +56,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         is_origin_gone: true,
         samples: vec![Sample { lingered: Duration::from_millis(250), ..sample(5, 100) }],
         sessions: Some(SessionPace { free: Some(3), per_s: 0.5, next_s: 2.5 }),
+        expected: Some(EXPECTED),
     };
     let mut unsent = Feedback::default();
     unsent.merge(first);
@@ -71,6 +75,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         is_origin_gone: true,
         samples: vec![sample(4, 700), together],
         sessions: Some(SessionPace { free: Some(3), per_s: 0.5, next_s: 2.5 }),
+        expected: Some(EXPECTED),
     };
     assert_eq!(unsent, sum);
     let wire = json!({
@@ -83,6 +88,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         "samples": [[3, 250, 7, 700_000, 123_456, 4, 1, 0], [3, 250, 14, 100_000, 123_456, 5, 1, 0]],
         "lingered": [[1, 125_000]],
         "sessions": { "free": 3, "per_s": 0.5, "next_s": 2.5 },
+        "expected": { "per_s": 30.0, "each_per_s": 0.25, "newcomers_share": 0.125, "first": 1.5 },
     });
     assert_eq!(write(&sum), wire);
     assert_eq!(parse(&wire), Some(sum));
@@ -117,6 +123,10 @@ fn a_malformed_report_is_refused() {
         with("sessions", json!({ "free": -1, "per_s": 1.0 })),
         with("sessions", json!({ "free": null, "per_s": -1.0 })),
         with("sessions", json!({ "free": null, "per_s": 1.0, "next_s": -1.0 })),
+        with("expected", json!({ "per_s": 1.0 })),
+        with("expected", json!({ "per_s": 1.0, "each_per_s": 0.0, "newcomers_share": 0.5, "first": 1.0 })),
+        with("expected", json!({ "per_s": 1.0, "each_per_s": 1.0, "newcomers_share": 1.0, "first": 1.0 })),
+        with("expected", json!({ "per_s": -1.0, "each_per_s": 1.0, "newcomers_share": 0.5, "first": 1.0 })),
     ] {
         assert_eq!(parse(&bad), None, "{bad}");
     }
