@@ -69,6 +69,8 @@ async function build(folder, children, agents) {
     seen: who => ask(`?who=${who}`),
     /** What the service has served until now: `now` in ms, `done` in requests. */
     books: () => ask(''),
+    /** What the gate has found out of the service. */
+    found: async () => JSON.parse((await request(`${api}/v1/capacity`)).text),
     /** Connections that are kept, at most so many: a browser's, or those of a proxy for several visitors. */
     agent,
     visitor: options => new Visitor(url, { agent: agent(CONNECTIONS), ...options }),

@@ -377,7 +377,7 @@ async function play(factor, t) {
     const lasts = Promise.all([...newcomers, pause(1e3 * CROWD_S)]);
     const goOn = actors.map(([name, during]) => t.test(name, () => during(lasts)));
     const calls = await probes.during(lasts);
-    const ended = await site.books();
+    const [ended, found] = [await site.books(), await site.found()];
     await Promise.all(goOn);
     const told = await crowd.end();
 
@@ -388,6 +388,8 @@ async function play(factor, t) {
     t.diagnostic(`crowd: ${came} came, ${waited} waited, ${left} left, ${entered} were let in`);
     const [all, later] = [share(began, ended), share(await settled, ended)];
     t.diagnostic(`origin: ${all} % of its capacity since somebody waits, ${later} % from ${SETTLE_S} s on`);
+    const { rate, max_in_flight: limit, phase } = found;
+    t.diagnostic(`the gate: ${rate.toFixed(0)} requests a second of ${CAPACITY}, limit ${limit}, ${phase}`);
     t.diagnostic(`unloaded: ${spread(unloaded.map(({ ms }) => ms))}`);
     t.diagnostic(`calls under way: gate ${spread(calls.map(({ gateMs }) => gateMs))}`);
     t.diagnostic(`calls under way: answer ${spread(calls.map(({ ms }) => ms))}`);
