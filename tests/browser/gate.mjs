@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { PATIENCE_MS } from './browser.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const binary = process.env.TIDEGATE_BIN ?? `${process.env.CARGO_TARGET_DIR ?? `${root}target`}/release/tidegate`;
+export const binary = process.env.TIDEGATE_BIN ?? `${process.env.CARGO_TARGET_DIR ?? `${root}target`}/release/tidegate`;
 /**
  * Places per second while a gate is held and when it is opened. A held gate gives a place every ten seconds: whoever shall be seen
  * waiting waits until the test opens the gate, however long the browser takes to show it.
@@ -93,7 +93,7 @@ export async function startOrigin() {
 }
 
 /** A port that was free a moment ago. The gate gets fixed ones, because it must come back on them after a crash. */
-async function freePort() {
+export async function freePort() {
   const server = http.createServer();
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -56,11 +56,12 @@ impl Default for SessionConfig {
 }
 
 /// The status of a request's session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SessionStatus {
     /// It has a slot: its requests are never refused for load and go first at the gate.
     Admitted,
     /// Unknown or expired: it needs a slot.
+    #[default]
     New,
     /// It was ended early: its pass is void; otherwise as [`SessionStatus::New`].
     Ended,

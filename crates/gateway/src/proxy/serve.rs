@@ -88,9 +88,9 @@ async fn handle(
         return own(context.status(&parts, url_ticket.as_deref()));
     }
     context.worker.shard.arrived(context.class);
-    context.recognise_session(&parts.headers);
-    let mut body = Some(body);
     let ticket = url_ticket.as_deref();
+    context.recognise_session(&parts.headers, ticket);
+    let mut body = Some(body);
     let outcome = match context.worker.policy_version() {
         0 => context.decide(&Asked {
             parts: &parts,

@@ -127,10 +127,13 @@ impl Drop for SessionLink {
 }
 
 /// A request's relation to the sessions. Exists only where sessions are counted.
+#[derive(Default)]
 pub(crate) struct RequestSession {
     /// The key that the request shows; once it is admitted, the key of its session.
     pub(crate) key: Option<SessionKey>,
     pub(crate) standing: SessionStatus,
+    /// The key of the session that begins with the ticket that it shows, or has begun with it.
+    pub(crate) ticket_key: Option<SessionKey>,
     /// The pass that it shows, if the gate signed it.
     pub(crate) pass: Option<Pass>,
     /// The binding of its cookies, as it shows it.
@@ -148,16 +151,18 @@ impl RequestSession {
     }
 
     /// The key the new session would have. An invalid pass never becomes valid again, so its key is not used;
-    /// a cookie or an address may begin another session.
+    /// a cookie or an address may begin another session. One that begins with a ticket has the ticket's key:
+    /// the visitor is known by it until the pass arrives, in another tab or after a reload.
     pub(crate) fn offer(&self, by: SessionBy, rng: &mut StdRng) -> SessionKey {
-        let shown = self.key.filter(|_| by != SessionBy::Pass);
+        let shown = if by == SessionBy::Pass { self.ticket_key } else { self.key };
         shown.unwrap_or_else(|| fresh(by, rng))
     }
 
     /// Notes that the session which the request begins was admitted.
     pub(crate) fn begins(&mut self, worker: &Rc<Worker>, request: SessionRequest) {
         let key = request.key();
-        let begins = NewSession { is_untold: self.key != Some(key), has_reached: false };
+        let is_known = [self.key, self.ticket_key].contains(&Some(key));
+        let begins = NewSession { is_untold: !is_known, has_reached: false };
         self.stay =
             Some(SessionGuard { worker: worker.clone(), request: Some(request), begins: Some(begins) });
         (self.key, self.standing) = (Some(key), SessionStatus::Admitted);

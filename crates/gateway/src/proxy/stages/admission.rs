@@ -127,12 +127,15 @@ impl RequestContext {
         }
     }
 
-    /// The pass of a session that goes on, if it is due for renewal.
+    /// The pass of a session that goes on, if it is due for renewal or has not reached the visitor yet.
     fn renewal(&self, stage: &mut RoomStage<'_>, head: &Head<'_>) -> Vec<HeaderValue> {
         let mut cookies = Vec::new();
-        let pass = self.session.as_ref().and_then(|session| session.pass);
+        let Some(session) = &self.session else { return cookies };
+        if session.ticket_key.is_some() && session.key == session.ticket_key {
+            return stage.entry_cookies(self.class, head.visitor(), session.key);
+        }
         let rules = self.config.session_rules();
-        if let Some(pass) = pass.filter(|pass| rules.is_due_for_renewal(pass, self.started)) {
+        if let Some(pass) = session.pass.filter(|pass| rules.is_due_for_renewal(pass, self.started)) {
             stage.hand_out(&Pass { issued: self.started, ..pass }, head.visitor(), &mut cookies);
         }
         cookies

@@ -1,9 +1,9 @@
 //! One request and its session: which one it is, what begins with it, and what the answer does to it.
 
-use http::header::{HOST, REFERER, USER_AGENT};
+use http::header::{HOST, ORIGIN, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::RngCore;
-use tidegate_core::admission::SessionClaim;
+use tidegate_core::admission::{Presented, SessionClaim};
 use tidegate_core::session::{Ender, SessionRequest, SessionStatus};
 use tidegate_core::ticket::{Pass, PassKind};
 use tidegate_core::units::{ClassId, Timestamp};
@@ -21,60 +21,77 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl RequestContext {
     /// Finds the session that a request belongs to; the request keeps it alive from now on.
-    pub(crate) fn recognise_session(&mut self, headers: &HeaderMap) {
+    pub(crate) fn recognise_session(&mut self, headers: &HeaderMap, url_ticket: Option<&str>) {
         if !self.config.counts_sessions() {
             return;
         }
         let by = self.config.settings.session.key;
-        let visitor = self.visitor(headers, None);
-        let pass = if by == SessionBy::Pass { visitor.pass(&self.config) } else { None };
-        let pass = pass.filter(|pass| pass.kind == PassKind::Session);
+        let visitor = self.visitor(headers, url_ticket);
         let shared = &self.worker.shared.sessions;
-        let cookies = &visitor.cookies;
-        let is_without_cookies = by == SessionBy::Pass
-            && cookies.pass.is_none()
-            && cookies.binding.is_none()
-            && cookies.ticket.is_none();
-        let key = match &pass {
-            Some(pass) => {
-                let key = of_nonce(pass.nonce);
-                shared.by_address.keeps_cookies(self.client, program(headers), key);
-                Some(key)
-            }
-            None if is_without_cookies && comes_from_here(headers) => {
-                shared.by_address.find(self.client, program(headers))
-            }
-            None => shared.keys.shown(
-                &self.config.settings.session,
-                headers,
-                self.client,
-                self.conn.session.number,
-            ),
+        let mut session = RequestSession {
+            binding: visitor.cookies.binding,
+            is_secure: visitor.secure,
+            is_without_cookies: by == SessionBy::Pass && visitor.cookies.are_none(),
+            ..RequestSession::default()
         };
-        let claim = key.map(|key| SessionClaim {
-            sessions: &shared.table,
+        if by == SessionBy::Pass {
+            self.recognise_by_pass(&mut session, &visitor, headers);
+        } else {
+            let settings = &self.config.settings.session;
+            session.key = shared.keys.shown(settings, headers, self.client, self.conn.session.number);
+            self.touch_session(&mut session);
+        }
+        self.session = Some(Box::new(session));
+    }
+
+    /// By the pass; before the visitor has one, by the ticket that it was let in with; without cookies, by
+    /// the address.
+    fn recognise_by_pass(&self, session: &mut RequestSession, visitor: &Visitor<'_>, headers: &HeaderMap) {
+        let by_address = &self.worker.shared.sessions.by_address;
+        session.pass = visitor.pass(&self.config).filter(|pass| pass.kind == PassKind::Session);
+        if let Some(pass) = &session.pass {
+            let key = of_nonce(pass.nonce);
+            by_address.keeps_cookies(self.client, program(headers), key);
+            session.key = Some(key);
+            self.touch_session(session);
+        }
+        if session.is_admitted() {
+            return;
+        }
+        let noted = || by_address.find(self.client, program(headers));
+        let shown = visitor.ticket(&self.config);
+        if let Presented::Ticket(ticket) = shown.shown {
+            let key = of_nonce(ticket.nonce);
+            session.ticket_key = Some(key);
+            // Neighbours may have a URL from its visitor: a ticket in a URL is good for all of a network.
+            if !shown.is_from_url || noted() == Some(key) {
+                (session.key, session.pass) = (Some(key), None);
+                self.touch_session(session);
+            }
+        } else if session.is_without_cookies && comes_from_here(headers) {
+            session.key = noted();
+            self.touch_session(session);
+        }
+    }
+
+    /// Finds the session of the key, if it is open.
+    fn touch_session(&self, session: &mut RequestSession) {
+        let Some(key) = session.key else { return };
+        let claim = SessionClaim {
+            sessions: &self.worker.shared.sessions.table,
             rules: self.config.session_rules(),
             key,
-            pass: pass.as_ref(),
+            pass: session.pass.as_ref(),
             tier: self.tier,
             cost: self.config.class(self.class).cost,
+        };
+        let (standing, request) = claim.recognise(self.started);
+        session.standing = standing;
+        session.stay = request.map(|request| SessionGuard {
+            worker: self.worker.clone(),
+            request: Some(request),
+            begins: None,
         });
-        let (standing, request) =
-            claim.map_or((SessionStatus::New, None), |claim| claim.recognise(self.started));
-        let (binding, is_secure) = (visitor.cookies.binding, visitor.secure);
-        let stay = request.map(|request| {
-            let worker = self.worker.clone();
-            SessionGuard { worker, request: Some(request), begins: None }
-        });
-        self.session = Some(Box::new(RequestSession {
-            key,
-            standing,
-            pass,
-            binding,
-            is_secure,
-            is_without_cookies,
-            stay,
-        }));
     }
 
     pub(crate) fn begins_session(&mut self, headers: &HeaderMap, request: SessionRequest) {
@@ -169,7 +186,8 @@ fn comes_from_here(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let authority =
         |url: &'_ str| url.split_once("://").map(|(_, rest)| rest.split('/').next() == text(HOST));
-    text(REFERER).and_then(authority).unwrap_or(false)
+    // A WebSocket's handshake names its page by `Origin` alone (RFC 6455 4.1).
+    [REFERER, ORIGIN].into_iter().any(|field| text(field).and_then(authority).unwrap_or(false))
 }
 
 /// The program that a client says it is.

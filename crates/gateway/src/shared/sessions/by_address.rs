@@ -2,9 +2,9 @@
 //!
 //! A session that begins with a request without any cookie of the gate is noted here. A later request without
 //! one belongs to it if it comes from the same address and program, and from a page of this site (`Referer`,
-//! `Sec-Fetch-Site`): a part of a page, a script's call, the next page. Whoever comes from elsewhere is a
-//! newcomer, also behind an address that many share. The note is dropped when somebody shows the session's
-//! pass, because that client keeps cookies.
+//! `Sec-Fetch-Site`, `Origin`): a part of a page, a script's call, a WebSocket, the next page. Whoever comes
+//! from elsewhere is a newcomer, also behind an address that many share. The note is dropped when somebody
+//! shows the session's pass, because that client keeps cookies.
 //!
 //! Rejected: a key that is computed from the address (clients that keep cookies would share one session with
 //! their neighbours); requests from elsewhere too (behind a carrier's address translator all would enter by

@@ -9,6 +9,7 @@ mod ends;
 mod keys;
 mod parts;
 mod slots;
+mod tickets;
 mod under_way;
 mod without_cookies;
 

@@ -207,7 +207,7 @@ fn tokencheck_has_the_slots_and_keeps_tickets_that_find_none() {
     assert!(is_served(&visit(&gate, "/logout", "192.0.2.1", &cookies(&first))));
     let entered = visit(&gate, &second, "198.51.100.1", "");
     assert!(is_served(&entered), "its ticket was used up without a slot: {entered}");
-    let again = visit(&gate, &second, "198.51.100.1", "");
+    let again = visit(&gate, &second, "198.51.100.2", "");
     assert!(!is_served(&again), "twice with one ticket: {again}");
     assert_eq!(open(&gate), 1);
 }

@@ -20,6 +20,8 @@ fn a_client_without_cookies_keeps_the_service_for_parts_calls_and_further_pages(
         ("/style.css", FROM_HERE),
         ("/next", FROM_HERE),
         ("/api", "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Dest: empty\r\nUser-Agent: old\r\n"),
+        // As a WebSocket's handshake.
+        ("/socket", "Origin: http://shop.example\r\nUser-Agent: old\r\n"),
     ] {
         let answer = get(&gate, target, "192.0.2.1", fields);
         assert!(is_served(&answer), "{target}: {answer}");
@@ -29,6 +31,7 @@ fn a_client_without_cookies_keeps_the_service_for_parts_calls_and_further_pages(
         ("another address", "192.0.2.2", FROM_HERE),
         ("another program", "192.0.2.1", "Referer: http://shop.example/page\r\nUser-Agent: new\r\n"),
         ("from elsewhere", "192.0.2.1", "Referer: http://other.example/\r\nUser-Agent: old\r\n"),
+        ("another origin", "192.0.2.1", "Origin: http://other.example\r\nUser-Agent: old\r\n"),
         ("from nowhere", "192.0.2.1", "User-Agent: old\r\n"),
     ] {
         assert!(is_refused(&get(&gate, "/", address, fields)), "{who}");
