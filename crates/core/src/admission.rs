@@ -85,7 +85,7 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-        let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client: None };
+        let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client: None, owner: None };
         self.ask_for(&entrance, asking, None, nonce, count, now)
     }
 
@@ -183,6 +183,14 @@ impl Admission {
         }
     }
 
+    /// Tokencheck's half, if this process is it.
+    pub(crate) fn checker(&self) -> Option<&Checker> {
+        match self {
+            Self::Room(_) => None,
+            Self::Checker { checker, .. } => Some(checker),
+        }
+    }
+
     fn tickets(&self) -> &TicketAdmission {
         match self {
             Self::Room(room) => room.tickets(),
@@ -199,6 +207,13 @@ impl Admission {
     /// For a new room, before the first visitor.
     pub fn restore_redeemed(&self, earlier: RedeemedEarlier) {
         self.tickets().restore_redeemed(earlier);
+    }
+
+    /// The request for which this ticket was claimed from its owner has entered, or has not.
+    pub fn end_claim(&self, nonce: u64) {
+        if let Some(checker) = self.checker() {
+            checker.end_claim(nonce);
+        }
     }
 
     /// The oldest second of the schedule whose tickets are still good.

@@ -37,6 +37,7 @@ use crate::bucket::SharedBucket;
 use crate::ingress::Ingress;
 use crate::measure::Event;
 use crate::policies::{ActivePolicy, PolicyDecision, PolicyRequest, PolicySet, TierId};
+use crate::room::OwnerAnswer;
 use crate::session::{SessionKey, SessionRequest, SessionStatus, Sessions};
 use crate::ticket::{Pass, PassKind};
 use crate::units::{Cost, Timestamp};
@@ -112,6 +113,8 @@ pub enum Progress {
     Denied(usize),
     /// A lighter URL is served; no policy is asked about that.
     Over,
+    /// The owner of its ticket has answered ([`Decision::AskOwner`]).
+    Claimed { answer: OwnerAnswer, waits: bool },
 }
 
 /// The caller, which carries the request. Costly facts are asked for only where a rule needs them; side
@@ -223,7 +226,8 @@ impl Case<'_> {
             }
             Progress::After(policy) => policy.saturating_add(1),
             Progress::Denied(policy) => return Err(Decision::RefusedByPolicy { policy, retry_after: None }),
-            Progress::Over => return Ok(self.meeting()),
+            Progress::Claimed { waits: true, .. } => return Ok(Meeting::Room),
+            Progress::Over | Progress::Claimed { .. } => return Ok(self.meeting()),
         };
         let Some(policies) = process.policies else { return Ok(self.meeting()) };
         let mut shadow = |policy: &ActivePolicy| requester.would_decide(policy);
@@ -401,6 +405,10 @@ impl Case<'_> {
             waits: may_wait == MayWait::InRoom,
             returns: requester.can_return(),
             client: requester.client(),
+            owner: match facts.progress {
+                Progress::Claimed { answer, .. } => Some(answer),
+                _ => None,
+            },
         };
         let count = |event| requester.count(event);
         let mut nonce = || requester.random();

@@ -109,10 +109,15 @@ async fn handle(
         }
     };
     let Some(body) = body else { unreachable!("only an answer takes it") };
+    let (outcome, claim) = match outcome {
+        // On the heap, as below.
+        Outcome::AskOwner(claiming) => Box::pin(context.decide_with_owner(claiming, &parts, ticket)).await,
+        outcome => (outcome, None),
+    };
     match outcome {
         Outcome::Enter { by, cookies, ticket } => {
             context.worker.count(by);
-            let guard = TicketGuard::new(&context.worker, ticket);
+            let guard = TicketGuard::new(&context.worker, ticket, claim);
             // On the heap: several kilobytes of state, which answers of the gate's own would carry along
             // through every move of their own small future.
             Box::pin(context.forward(parts, RequestBody::incoming(body), by, cookies, guard)).await
@@ -133,8 +138,8 @@ async fn handle(
             context.keep_refusal(parts.uri.path(), Cause::Quota, after);
             context.own(respond::over_quota(retry_after), "shed")
         }
-        Outcome::Perform { .. } | Outcome::RefusedByPolicy { .. } => {
-            unreachable!("policies are performed where they are in force")
+        Outcome::Perform { .. } | Outcome::RefusedByPolicy { .. } | Outcome::AskOwner(_) => {
+            unreachable!("policies are performed where they are in force, and an owner is asked once")
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::http::target;
 use crate::proxy::context::RequestContext;
 use crate::proxy::cookies;
 use crate::proxy::navigation::{is_part_of_page, wants_html};
+use crate::proxy::stages::claim::Claiming;
 use crate::proxy::stages::room::{Outcome, RoomStage, Visitor, people_ahead};
 use crate::shared::policies::stats::Done;
 use crate::shared::policies::{PoliciesInForce, PolicyRecord};
@@ -96,6 +97,9 @@ impl RequestContext {
                 let clear = || cookies::clear_ticket(config.class(class).mark, visitor.secure);
                 let ticket = Some(stage.ticket_to_check(&ticket, visitor));
                 elsewhere(config, ticket, redeemed.map(|_| clear()).into_iter().collect())
+            }
+            Decision::AskOwner { ticket, owner, waits } => {
+                Outcome::AskOwner(Claiming { ticket, owner, waits })
             }
             Decision::SendOnUnasked | Decision::SendBack => elsewhere(config, None, Vec::new()),
             Decision::SendToRebind => {

@@ -23,6 +23,7 @@ use crate::proxy::context::RequestContext;
 use crate::proxy::cookies::{self, Cookies};
 use crate::proxy::navigation::{can_return, kept_form, wants_html};
 use crate::proxy::respond::{self, AnswerRequest, WaitingAnswer};
+use crate::proxy::stages::claim::Claiming;
 use crate::shared::sessions;
 use tidegate_settings::{Role, SessionBy, Unit};
 
@@ -160,6 +161,8 @@ pub(crate) enum Outcome {
         ticket: Option<String>,
         cookies: Vec<HeaderValue>,
     },
+    /// The ticket's owner is to be asked; then decide again.
+    AskOwner(Claiming),
     /// A policy in force is to be performed; then decide again.
     Perform {
         policy: usize,
