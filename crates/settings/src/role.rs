@@ -131,8 +131,8 @@ section! {
         /// Base URL of the tokengen process's admin listener, which receives the observations. TLS is not
         /// spoken on this link: use a private network or a tunnel.
         [restart] feedback_url: String = String::new() => LINK_URL;
-        /// Bearer token of this link: `tokengen.link_token` of the tokengen process, not its admin token. With
-        /// `peers` it also opens `POST /v1/claims` here, which other tokenchecks ask.
+        /// Bearer token of this link: `tokengen.link_token` of the tokengen process, not its admin token.
+        /// With `peers` it also opens `POST /v1/claims` here, which other tokenchecks ask.
         [restart] link_token: String = String::new() => SECRET;
         /// Base URLs of the admin listeners of all tokenchecks, this one included, in the same order at each
         /// of them. Needed where there are several: each ticket belongs to one of them, which the others ask,
@@ -208,7 +208,12 @@ fn check_peers(peers: &[String], number: u16, out: &mut Reader) {
         let expected = format!("the URLs of 2 to {MAX_PEERS} tokenchecks, this one included, or []");
         out.conflict("tokencheck.peers", expected, count.to_string(), None);
     } else if let Some((_, peer)) = twice {
-        out.conflict("tokencheck.peers", "a URL of its own for each tokencheck", format!("{peer:?} twice"), None);
+        out.conflict(
+            "tokencheck.peers",
+            "a URL of its own for each tokencheck",
+            format!("{peer:?} twice"),
+            None,
+        );
     }
     if !(1..=count).contains(&usize::from(number)) {
         let expected = format!("which of the {count} `peers` this process is, from 1");

@@ -1,5 +1,5 @@
-//! Two tokenchecks behind one tokengen: whichever of them a ticket is shown to, also both at the same instant,
-//! it lets its visitor in once, with tokengen down and with one of them killed.
+//! Two tokenchecks behind one tokengen: whichever of them a ticket is shown to, also both at the same
+//! instant, it lets its visitor in once, with tokengen down and with one of them killed.
 
 use std::sync::Barrier;
 
@@ -174,9 +174,8 @@ fn tickets_of_a_tokencheck_that_was_killed_wait_for_it_and_stay_used() {
 fn claims_take_the_token_of_the_link_and_lists_that_agree() {
     let site = Site::start(100.0);
     let ask = |token: &str, count: usize| {
-        let body = format!(
-            "{{\"count\": {count}, \"to\": 1, \"from\": 2, \"claims\": [], \"releases\": []}}"
-        );
+        let body =
+            format!("{{\"count\": {count}, \"to\": 1, \"from\": 2, \"claims\": [], \"releases\": []}}");
         let mut client = Client::connect(site.checks[0].admin_address()).unwrap();
         client
             .send(format!(

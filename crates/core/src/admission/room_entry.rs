@@ -13,7 +13,7 @@ use super::types::{
 };
 use crate::ingress::Passage;
 use crate::measure::Event;
-use crate::room::{AGAIN, Arrival, Newcomer, OwnerAnswer, Redemption, Room, TicketStatus, Wait};
+use crate::room::{AGAIN, Arrival, Newcomer, OwnerAnswer, Redemption, Room, TicketStatus, Wait, is_held};
 use crate::ticket::Ticket;
 use crate::units::Timestamp;
 
@@ -74,6 +74,11 @@ impl RoomEntry<'_> {
             Ok(Some(redemption)) => redemption,
             Err(ask_owner) => return ask_owner,
         };
+        self.act_on(redemption, ticket, nonce)
+    }
+
+    fn act_on(&self, redemption: Redemption, ticket: Ticket, nonce: &mut dyn FnMut() -> u64) -> Decision {
+        let Self { admission, asking, .. } = *self;
         match redemption {
             Redemption::Enter => {
                 if admission.is_late(&ticket) {
@@ -115,6 +120,9 @@ impl RoomEntry<'_> {
     }
 
     fn early(&self, ticket: Ticket, wait: Wait) -> Decision {
+        if self.entrance.may_be_held && is_held(wait.wait, Duration::ZERO) {
+            return Decision::Delay { ticket, left: wait.wait };
+        }
         (self.count)(Event::WaitingAnswers);
         (self.count)(Event::TicketEarly);
         Decision::Wait { ticket, wait, position: Position::Kept }

@@ -122,6 +122,8 @@ pub enum Decision {
     SendToRebind,
     /// It waits with this ticket, which replaces any other.
     Wait { ticket: Ticket, wait: Wait, position: Position },
+    /// Its turn comes within a second: it is held until then and decided on again.
+    Delay { ticket: Ticket, left: Duration },
     /// No origin is usable: it keeps the ticket that it shows, if any, and comes again. `waited`: so far.
     Hold { wait: Wait, waited: Duration },
     /// There is no position within the longest wait.
@@ -196,6 +198,8 @@ pub struct Entrance<'a> {
     pub client: Option<IpAddr>,
     /// What the owner of the ticket shown has answered; `None`: it has not been asked.
     pub owner: Option<OwnerAnswer>,
+    /// The caller can hold it for a moment.
+    pub may_be_held: bool,
 }
 
 /// Where the position of a visitor who waits comes from.

@@ -6,8 +6,8 @@
 //! other tokencheck takes it over, because a process that cannot be reached may still let visitors in.
 //!
 //! **Numbers of claims** make messages harmless that are lost, late or repeated. A tokencheck claims a ticket
-//! once at a time, with rising numbers also over its restarts. The owner keeps the number of the claim that it
-//! granted. It grants the ticket again to the same tokencheck for a later claim, since that process knows
+//! once at a time, with rising numbers also over its restarts. The owner keeps the number of the claim that
+//! it granted. It grants the ticket again to the same tokencheck for a later claim, since that process knows
 //! by itself whether it has used it; a release counts only for the claim that holds the ticket, so that one
 //! which arrives late takes nothing away from a later claim.
 //!
@@ -72,7 +72,8 @@ struct Holder {
 /// The part of a tokencheck that is one of several.
 pub(super) struct Ownership {
     pub(super) member: Member,
-    /// Tickets that were granted to others, by slot second and nonce. All of them are among the redeemed ones.
+    /// Tickets that were granted to others, by slot second and nonce. All of them are among the redeemed
+    /// ones.
     granted: Mutex<BTreeMap<(u64, u64), Holder>>,
     /// Nonces of tickets that this process is asking about.
     asking: Mutex<HashSet<u64>>,
@@ -89,8 +90,7 @@ impl Ownership {
             return OwnerAnswer::Unknown;
         }
         let mut granted = lock(&self.granted);
-        let (key, new) =
-            ((claim.due.second(), claim.nonce), Holder { by: claim.by, claim: claim.number });
+        let (key, new) = ((claim.due.second(), claim.nonce), Holder { by: claim.by, claim: claim.number });
         if let Some(holder) = granted.get_mut(&key) {
             let is_renewed = holder.by == new.by && holder.claim <= new.claim;
             if is_renewed {

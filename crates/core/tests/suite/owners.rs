@@ -37,7 +37,8 @@ fn shows(at: &Admission, ticket: Ticket, owner: Option<OwnerAnswer>, now: Timest
     let shown = Presented::Ticket(ticket);
     let asking = AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown, sends_on: false };
     let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-    let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client: None, owner };
+    let entrance =
+        Entrance { ingress, max_wait, waits: true, returns: true, client: None, owner, may_be_held: false };
     at.ask_for(&entrance, &asking, None, &mut || 1, &|_| {}, now)
 }
 
@@ -231,7 +232,9 @@ fn all_own_as_many_tickets() {
 #[test]
 fn a_tokencheck_that_forgot_what_it_let_in_refuses_those_who_came_before() {
     let since = NOW + Duration::from_secs(1);
-    let own = (0..TICKETS).map(ticket).find(|ticket| Member { number: 1, count: COUNT }.owner_of(ticket.nonce) == 1);
+    let own = (0..TICKETS)
+        .map(ticket)
+        .find(|ticket| Member { number: 1, count: COUNT }.owner_of(ticket.nonce) == 1);
     let own = own.expect("a ticket of the first");
     let anew = tokencheck(1, since);
     // Until its clock and that of tokengen must be past it, they wait: a new ticket would be refused too.

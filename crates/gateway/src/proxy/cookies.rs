@@ -40,6 +40,11 @@ impl<'a> Cookies<'a> {
         }
         found
     }
+
+    /// Whether the client shows no cookie of the gate.
+    pub fn are_none(&self) -> bool {
+        self.pass.is_none() && self.binding.is_none() && self.ticket.is_none()
+    }
 }
 
 /// A new random value to bind tickets to, as a cookie.
