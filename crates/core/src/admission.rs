@@ -24,8 +24,8 @@ use crate::ticket::{Pass, PassKind, Ticket};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 pub use decide::{
-    AdmissionSettings, Facts, PAGE_PARTS_SETTLE, PAGE_PASS, Process, Progress, Requester, Role, SessionClaim,
-    decide,
+    AdmissionSettings, Facts, PAGE_IDLE, PAGE_PARTS_SETTLE, PAGE_PASS, Process, Progress, Requester, Role,
+    SessionClaim, decide, is_page_pass_due,
 };
 use room_entry::RoomEntry;
 pub use types::{
@@ -85,7 +85,15 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-        let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client: None };
+        let entrance = Entrance {
+            ingress,
+            max_wait,
+            waits: true,
+            returns: true,
+            client: None,
+            owner: None,
+            may_be_held: false,
+        };
         self.ask_for(&entrance, asking, None, nonce, count, now)
     }
 
@@ -183,6 +191,14 @@ impl Admission {
         }
     }
 
+    /// Tokencheck's half, if this process is it.
+    pub(crate) fn checker(&self) -> Option<&Checker> {
+        match self {
+            Self::Room(_) => None,
+            Self::Checker { checker, .. } => Some(checker),
+        }
+    }
+
     fn tickets(&self) -> &TicketAdmission {
         match self {
             Self::Room(room) => room.tickets(),
@@ -201,6 +217,13 @@ impl Admission {
         self.tickets().restore_redeemed(earlier);
     }
 
+    /// The request for which this ticket was claimed from its owner has entered, or has not.
+    pub fn end_claim(&self, nonce: u64) {
+        if let Some(checker) = self.checker() {
+            checker.end_claim(nonce);
+        }
+    }
+
     /// The oldest second of the schedule whose tickets are still good.
     pub fn oldest_valid(&self, now: Timestamp) -> u64 {
         self.tickets().oldest_valid(now)
@@ -214,7 +237,7 @@ impl Admission {
         }
     }
 
-    /// Counts a part of the page that was let in with `pass`; `false`: it has had them all.
+    /// Counts a part of the page with this pass; `false`: it has had too many of late.
     fn take_part(&self, pass: &Pass, now: Timestamp) -> bool {
         match self {
             Self::Room(room) => room.take_part(pass.nonce, now),

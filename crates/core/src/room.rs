@@ -41,6 +41,7 @@ mod lateness;
 mod mean_cost;
 mod origin_load;
 mod outflow;
+mod ownership;
 mod page_parts;
 mod polling;
 mod prefix_share;
@@ -57,6 +58,7 @@ mod tests;
 mod ticket_admission;
 mod tokenchecks;
 mod types;
+mod whole_seconds;
 
 use adoption::Adoption;
 use attendance::Attendance;
@@ -64,8 +66,10 @@ use bypass::Bypass;
 pub use checker::Checker;
 use checker::MAX_SHOWN;
 use control::RoomControl;
+pub use ownership::{Claim, Member, OwnerAnswer};
 use polling::Polling;
 pub use polling::{LONGEST_POLL_INTERVAL, PollIntervals};
+pub(crate) use prefix_share::EARLY_PARTS_WITHIN;
 pub use prefix_share::PrefixKeys;
 use prefix_share::PrefixShares;
 pub use report::{ControlUpdate, Feedback, MAX_REPORTED_SAMPLES, REPORT_EVERY};
@@ -84,6 +88,7 @@ pub use types::{
     Arrival, NeedsNewRoom, RedeemedEarlier, Redemption, RoomState, RoomTargets, TicketStatus, Wait,
 };
 use types::{MAX_WAIT, MIN_WAIT};
+pub use whole_seconds::{LOOK_AGAIN, is_held, told_seconds};
 
 /// Tickets count whole milliseconds.
 const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
@@ -107,7 +112,7 @@ pub struct Room {
     pub(crate) session_slots: SessionSlots,
     polling: Polling,
     shares: PrefixShares,
-    /// Parts of pages let in without a pass, after the first visitor waits.
+    /// Parts of pages that did not wait, after the first visitor waits.
     early_parts: PrefixShares,
     link: LinkState,
     adoption: Adoption,
@@ -377,7 +382,7 @@ impl Room {
         self.tickets.load.is_closed(now)
     }
 
-    /// Counts a part of the page that was let in with the pass of this nonce; `false`: it has had them all.
+    /// Counts a part of the page with the pass of this nonce; `false`: it has had too many of late.
     pub(crate) fn take_part(&self, nonce: u64, now: Timestamp) -> bool {
         self.tickets.parts.take(nonce, now)
     }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use tidegate_core::measure::Shard;
-use tidegate_core::room::{Checker, PrefixKeys, Room};
+use tidegate_core::room::{Checker, Member, PrefixKeys, Room};
 use tidegate_core::units::Timestamp;
 use tokio::runtime::LocalOptions;
 use tokio::sync::watch;
@@ -27,6 +27,7 @@ use crate::control::tuners;
 use crate::proxy::accept;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
+use crate::shared::peers::{self, Peers};
 use crate::shared::policies::PublishedPolicies;
 use crate::shared::sessions::VisitorSessions;
 use crate::shared::{Drain, Shared, Worker, reached};
@@ -192,8 +193,16 @@ fn share(
         .map_err(StartError::System)?;
     let replicas = Replicas::new(&settings.origin);
     let live = Config::new(settings, &keys)?;
-    let admission = admission(&live, state, now).map_err(|e| StartError::System(io::Error::other(e)))?;
     let (log, redeemed) = RedeemedLog::open(state, now);
+    let member = match peers::member(&live.settings.role) {
+        Some(member) => {
+            let unknown_before = unknown_before(member, redeemed.is_some(), state, &live, now);
+            Some((member, unknown_before.map_err(StartError::State)?))
+        }
+        None => None,
+    };
+    let admission =
+        admission(&live, member, state, now).map_err(|e| StartError::System(io::Error::other(e)))?;
     if let Some(redeemed) = redeemed {
         admission.restore_redeemed(redeemed);
     }
@@ -201,11 +210,13 @@ fn share(
     // A reload may add classes. Those beyond the spare counters are served, but not counted apart.
     let classes = live.classes.len() + SPARE_CLASSES;
     let gate = GateKeeper::new(live.gate(), clock.clone());
+    let peers = Peers::new(&live.settings.role, now);
     Ok(Shared {
         clock,
         config: ArcSwap::from_pointee(live),
         generation: AtomicU64::new(0),
         admission,
+        peers,
         gate,
         sessions,
         policies: PublishedPolicies::default(),
@@ -223,9 +234,41 @@ fn share(
     })
 }
 
-fn admission(live: &Config, state: &StateDir, now: Timestamp) -> Result<Admission, getrandom::Error> {
+/// The instant before which nobody knows what this one of several tokenchecks has let in: a process before it
+/// had another number, or left no log of redeemed tickets.
+fn unknown_before(
+    member: Member,
+    knows_redeemed: bool,
+    state: &StateDir,
+    live: &Config,
+    now: Timestamp,
+) -> io::Result<Timestamp> {
+    let saved = state.member()?.unwrap_or_default();
+    let saved: Vec<u64> = String::from_utf8_lossy(&saved).split(' ').flat_map(str::parse).collect();
+    if let [number, count, since_us] = saved[..]
+        && knows_redeemed
+        && (number, count) == (member.number.into(), member.count.into())
+    {
+        return Ok(Timestamp::from_micros(since_us));
+    }
+    // By the clock of tokengen, which tells when visitors come.
+    let since = now + live.settings.room.tolerance;
+    // After the log was opened: from now on it is complete.
+    state.save_member(format!("{} {} {}", member.number, member.count, since.as_micros()).as_bytes())?;
+    Ok(since)
+}
+
+fn admission(
+    live: &Config,
+    member: Option<(Member, Timestamp)>,
+    state: &StateDir,
+    now: Timestamp,
+) -> Result<Admission, getrandom::Error> {
     if let Role::TokenCheck { .. } = live.settings.role {
-        let checker = Checker::new(&live.room_config(), live.initial_capacity(), now);
+        let mut checker = Checker::new(&live.room_config(), live.initial_capacity(), now);
+        if let Some((member, unknown_before)) = member {
+            checker = checker.one_of(member, unknown_before);
+        }
         let capacity = std::sync::Mutex::new(live.initial_capacity());
         return Ok(Admission::Checker { checker, capacity });
     }

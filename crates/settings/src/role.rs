@@ -1,7 +1,12 @@
 //! What the process does: everything, or one half of the two-process form (WebQ's TokenGen and TokenCheck).
 
+use super::kinds::List;
 use super::kinds::net::{BASE_URL, LINK_URL, SECRET};
+use super::kinds::quantity::Count;
 use super::read::Reader;
+
+/// Most tokenchecks: tokengen tells no more apart.
+const MAX_PEERS: usize = 64;
 
 /// What this process does.
 #[derive(Clone, PartialEq, Default)]
@@ -24,6 +29,10 @@ pub enum Role {
         feedback_url: String,
         /// The `link_token` of that process; empty: none.
         link_token: String,
+        /// The admin listeners of all tokenchecks, this one included; empty: there is only this one.
+        peers: Vec<String>,
+        /// Which of them this one is, from one.
+        number: u16,
     },
 }
 
@@ -37,9 +46,14 @@ impl Role {
         }
     }
 
-    /// The token that opens the link to this process, which is tokengen; empty: none does.
+    /// The token that opens the link to this process, which is tokengen or one of several tokenchecks; empty:
+    /// none does.
     pub fn link_token(&self) -> &str {
-        if let Self::TokenGen { link_token, .. } = self { link_token } else { "" }
+        match self {
+            Self::TokenGen { link_token, .. } => link_token,
+            Self::TokenCheck { link_token, peers, .. } if !peers.is_empty() => link_token,
+            Self::Gate | Self::TokenCheck { .. } => "",
+        }
     }
 
     pub(crate) fn new(name: RoleName, token_gen: TokenGenKeys, token_check: TokenCheckKeys) -> Self {
@@ -50,8 +64,8 @@ impl Role {
                 Self::TokenGen { check_url, link_token }
             }
             RoleName::TokenCheck => {
-                let TokenCheckKeys { gen_url, feedback_url, link_token } = token_check;
-                Self::TokenCheck { gen_url, feedback_url, link_token }
+                let TokenCheckKeys { gen_url, feedback_url, link_token, peers, number } = token_check;
+                Self::TokenCheck { gen_url, feedback_url, link_token, peers, number }
             }
         }
     }
@@ -64,8 +78,8 @@ impl Role {
             Self::TokenGen { check_url, link_token } => {
                 token_gen = TokenGenKeys { check_url, link_token };
             }
-            Self::TokenCheck { gen_url, feedback_url, link_token } => {
-                token_check = TokenCheckKeys { gen_url, feedback_url, link_token };
+            Self::TokenCheck { gen_url, feedback_url, link_token, peers, number } => {
+                token_check = TokenCheckKeys { gen_url, feedback_url, link_token, peers, number };
             }
         }
         (token_gen, token_check)
@@ -80,10 +94,12 @@ impl std::fmt::Debug for Role {
             Self::TokenGen { check_url, .. } => {
                 f.debug_struct("TokenGen").field("check_url", check_url).finish_non_exhaustive()
             }
-            Self::TokenCheck { gen_url, feedback_url, .. } => f
+            Self::TokenCheck { gen_url, feedback_url, peers, number, .. } => f
                 .debug_struct("TokenCheck")
                 .field("gen_url", gen_url)
                 .field("feedback_url", feedback_url)
+                .field("peers", peers)
+                .field("number", number)
                 .finish_non_exhaustive(),
         }
     }
@@ -116,7 +132,14 @@ section! {
         /// spoken on this link: use a private network or a tunnel.
         [restart] feedback_url: String = String::new() => LINK_URL;
         /// Bearer token of this link: `tokengen.link_token` of the tokengen process, not its admin token.
+        /// With `peers` it also opens `POST /v1/claims` here, which other tokenchecks ask.
         [restart] link_token: String = String::new() => SECRET;
+        /// Base URLs of the admin listeners of all tokenchecks, this one included, in the same order at each
+        /// of them. Needed where there are several: each ticket belongs to one of them, which the others ask,
+        /// so that it is used once. TLS is not spoken on this link. Empty: there is only this one.
+        [restart] peers: Vec<String> = Vec::new() => List(LINK_URL);
+        /// Which of `peers` this process is: 1 is the first. 0: there are none.
+        [restart] number: u16 = 0 => Count(0..=64);
     }
 }
 
@@ -145,6 +168,13 @@ pub(crate) fn check(settings: &super::Settings, out: &mut Reader) {
         let expected = format!("a key ring (role \"{name}\" shares it with the other process)");
         out.missing("room.keys", "role", expected, Some(hint));
     }
+    if let Role::TokenCheck { peers, number, link_token, .. } = &settings.role {
+        check_peers(peers, *number, out);
+        if !peers.is_empty() && link_token.is_empty() && !settings.listen.admin_token.is_empty() {
+            let expected = "a token for the link, beside `listen.admin_token` (other tokenchecks ask here)";
+            out.missing("tokencheck.link_token", "role", expected.to_owned(), None);
+        }
+    }
     if let Role::TokenGen { link_token, .. } = &settings.role {
         let admin_token = &settings.listen.admin_token;
         if link_token.is_empty() && !admin_token.is_empty() {
@@ -161,5 +191,32 @@ pub(crate) fn check(settings: &super::Settings, out: &mut Reader) {
     if name != "tokengen" && settings.origin.replicas.is_empty() {
         let hint = "Write replicas = [\"HOST:PORT\"] under [origin].".to_owned();
         out.conflict("origin.replicas", "at least one HOST:PORT", "nothing", Some(hint));
+    }
+}
+
+fn check_peers(peers: &[String], number: u16, out: &mut Reader) {
+    let count = peers.len();
+    if count == 0 {
+        if number > 0 {
+            let expected = "0, or the URLs of all tokenchecks in `tokencheck.peers`";
+            out.conflict("tokencheck.number", expected, number.to_string(), None);
+        }
+        return;
+    }
+    let twice = peers.iter().enumerate().find(|(at, peer)| peers[..*at].contains(peer));
+    if !(2..=MAX_PEERS).contains(&count) {
+        let expected = format!("the URLs of 2 to {MAX_PEERS} tokenchecks, this one included, or []");
+        out.conflict("tokencheck.peers", expected, count.to_string(), None);
+    } else if let Some((_, peer)) = twice {
+        out.conflict(
+            "tokencheck.peers",
+            "a URL of its own for each tokencheck",
+            format!("{peer:?} twice"),
+            None,
+        );
+    }
+    if !(1..=count).contains(&usize::from(number)) {
+        let expected = format!("which of the {count} `peers` this process is, from 1");
+        out.conflict("tokencheck.number", expected, number.to_string(), None);
     }
 }

@@ -22,6 +22,8 @@ struct Waiting {
 /// compared instead: they grow while the machine stalls.)
 fn ask_all(gate: &Gate, crowd: &mut Vec<Waiting>) {
     let mut client = Client::connect(gate.http()).unwrap();
+    // The last first: who is early by a moment is held, and the next ones' turns would come meanwhile.
+    crowd.reverse();
     crowd.retain_mut(|waiting| {
         let answer = waiting.visitor.ask(&mut client, "/shop").unwrap();
         if answer.status() == 200 {
@@ -32,6 +34,7 @@ fn ask_all(gate: &Gate, crowd: &mut Vec<Waiting>) {
         assert!(place <= before + 1, "position {place}, but only {before} came before");
         true
     });
+    crowd.reverse();
 }
 
 fn place(answer: &Answer) -> u64 {

@@ -24,6 +24,7 @@ mod lab_origin;
 mod lifecycle;
 mod load;
 mod memory;
+mod owners;
 mod replicas;
 mod roles;
 mod roles_sessions;

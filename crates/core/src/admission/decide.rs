@@ -14,9 +14,10 @@
 //!    what would have to wait without a session waits with one.
 //! 4. **Parts of a page** never wait, since nobody would come back for them. They pass while nobody waits and
 //!    for [`PAGE_PARTS_SETTLE`] after the first visitor does (their page was let in before), afterwards with
-//!    a pass ([`PAGE_PASS`]). Other parts wait like pages.
+//!    a pass, for as long as the page is used ([`PAGE_IDLE`]). Other parts wait like pages.
 //!    Any client can call a page a part, so both are bounded: a pass is good for as many parts as one page
-//!    may have, and without a pass an address has its share of what the origin serves.
+//!    may have at once, and then for one a second. Pages that did not wait, with a pass of before the crowd
+//!    or without one, share what their address has of the origin.
 //! 5. **Service levels that skip the room** never wait. Their session takes a slot if one is free.
 //! 6. **Classes that never wait** meet only their ingress bucket, and nothing at all where there is none.
 //! 7. Everybody else **meets the room** ([`Admission::ask_for`]), and is held where no origin is usable.
@@ -37,15 +38,22 @@ use crate::bucket::SharedBucket;
 use crate::ingress::Ingress;
 use crate::measure::Event;
 use crate::policies::{ActivePolicy, PolicyDecision, PolicyRequest, PolicySet, TierId};
+use crate::room::{EARLY_PARTS_WITHIN, OwnerAnswer};
 use crate::session::{SessionKey, SessionRequest, SessionStatus, Sessions};
 use crate::ticket::{Pass, PassKind};
 use crate::units::{Cost, Timestamp};
 
-/// Requests for parts of a page (style sheets, images) follow it within this time, also on a slow phone.
+/// Requests for parts of a page (style sheets, images) follow it within this time, also on a slow phone. The
+/// pass of a page that has ended its session is valid for so long.
 pub const PAGE_PASS: Duration = Duration::from_secs(120);
 
-/// Parts of pages let in before anybody waited still pass for so long after the first visitor waits.
-pub const PAGE_PARTS_SETTLE: Duration = Duration::from_secs(10);
+/// Where requests are admitted and not sessions, a page is used as long as it asks for a part in this time:
+/// visitors read it, and then press a button. Each part may renew its pass.
+pub const PAGE_IDLE: Duration = Duration::from_secs(600);
+
+/// Parts of pages let in before anybody waited still pass without a pass for so long after the first visitor
+/// waits.
+pub const PAGE_PARTS_SETTLE: Duration = EARLY_PARTS_WITHIN;
 
 /// Which process of the gate decides (WebQ III-B).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -112,6 +120,8 @@ pub enum Progress {
     Denied(usize),
     /// A lighter URL is served; no policy is asked about that.
     Over,
+    /// The owner of its ticket has answered ([`Decision::AskOwner`]).
+    Claimed { answer: OwnerAnswer, waits: bool },
 }
 
 /// The caller, which carries the request. Costly facts are asked for only where a rule needs them; side
@@ -123,6 +133,10 @@ pub trait Requester {
     fn pass(&self) -> Option<Pass>;
     /// Whether the URL shows a ticket that is also in a cookie: the visitor is then sent to the plain URL.
     fn shows_ticket_twice(&self) -> bool {
+        false
+    }
+    /// Whether the caller can hold the request for a moment and decide again ([`Decision::Delay`]).
+    fn may_be_held(&self) -> bool {
         false
     }
     /// Whether the client can wait and come back.
@@ -145,6 +159,13 @@ pub trait Requester {
     fn sent_to_room(&self, policy: &ActivePolicy);
     /// Counts an event.
     fn count(&self, event: Event);
+}
+
+/// Whether a page's pass is to be renewed by a request for a part of the page, or of another page that did
+/// not wait: once a quarter of its life is over, not with every answer.
+pub fn is_page_pass_due(pass: &Pass, now: Timestamp) -> bool {
+    let age = now.since(pass.issued);
+    pass.kind == PassKind::Page && age > PAGE_IDLE / 4 && age <= PAGE_IDLE
 }
 
 /// A session that a request claims to belong to.
@@ -223,7 +244,8 @@ impl Case<'_> {
             }
             Progress::After(policy) => policy.saturating_add(1),
             Progress::Denied(policy) => return Err(Decision::RefusedByPolicy { policy, retry_after: None }),
-            Progress::Over => return Ok(self.meeting()),
+            Progress::Claimed { waits: true, .. } => return Ok(Meeting::Room),
+            Progress::Over | Progress::Claimed { .. } => return Ok(self.meeting()),
         };
         let Some(policies) = process.policies else { return Ok(self.meeting()) };
         let mut shadow = |policy: &ActivePolicy| requester.would_decide(policy);
@@ -313,10 +335,14 @@ impl Case<'_> {
         let finds_slot = || process.sessions.is_none_or(|table| table.has_slot(facts.request.tier));
         let finds_share = || {
             let PolicyRequest { cost, .. } = facts.request;
-            process.waiting_since.zip(process.admission.room()).is_none_or(|(since, room)| {
-                room.take_early_part(requester.client(), cost, since, PAGE_PARTS_SETTLE, facts.now)
-            })
+            process
+                .waiting_since
+                .zip(process.admission.room())
+                .is_none_or(|(since, room)| room.take_early_part(requester.client(), cost, since, facts.now))
         };
+        // Anybody gets a pass while nobody waits, and could gather them.
+        let has_waited = |pass: &Pass| process.waiting_since.is_none_or(|since| pass.first >= since);
+        let idle = if process.sessions.is_none() { PAGE_IDLE } else { PAGE_PASS };
         if !is_settled && finds_slot() && finds_share() {
             return true;
         }
@@ -327,7 +353,11 @@ impl Case<'_> {
                 PassKind::Session => {
                     process.sessions.is_none() && age <= process.settings.session_rules.timeout
                 }
-                PassKind::Page => age <= PAGE_PASS && process.admission.take_part(&pass, facts.now),
+                PassKind::Page => {
+                    age <= idle
+                        && process.admission.take_part(&pass, facts.now)
+                        && (has_waited(&pass) || finds_share())
+                }
             }
         })
     }
@@ -401,6 +431,11 @@ impl Case<'_> {
             waits: may_wait == MayWait::InRoom,
             returns: requester.can_return(),
             client: requester.client(),
+            owner: match facts.progress {
+                Progress::Claimed { answer, .. } => Some(answer),
+                _ => None,
+            },
+            may_be_held: requester.may_be_held(),
         };
         let count = |event| requester.count(event);
         let mut nonce = || requester.random();

@@ -13,7 +13,7 @@ use super::types::{
 };
 use crate::ingress::Passage;
 use crate::measure::Event;
-use crate::room::{AGAIN, Arrival, Newcomer, Redemption, Room, TicketStatus, Wait};
+use crate::room::{AGAIN, Arrival, Newcomer, OwnerAnswer, Redemption, Room, TicketStatus, Wait, is_held};
 use crate::ticket::Ticket;
 use crate::units::Timestamp;
 
@@ -69,7 +69,17 @@ impl RoomEntry<'_> {
         {
             return self.early(ticket, wait);
         }
-        match self.redeem(&ticket) {
+        let redemption = match self.claim(&ticket) {
+            Ok(None) => self.redeem(&ticket),
+            Ok(Some(redemption)) => redemption,
+            Err(ask_owner) => return ask_owner,
+        };
+        self.act_on(redemption, ticket, nonce)
+    }
+
+    fn act_on(&self, redemption: Redemption, ticket: Ticket, nonce: &mut dyn FnMut() -> u64) -> Decision {
+        let Self { admission, asking, .. } = *self;
+        match redemption {
             Redemption::Enter => {
                 if admission.is_late(&ticket) {
                     (self.count)(Event::TicketLate);
@@ -110,9 +120,42 @@ impl RoomEntry<'_> {
     }
 
     fn early(&self, ticket: Ticket, wait: Wait) -> Decision {
+        if self.entrance.may_be_held && is_held(wait.wait, Duration::ZERO) {
+            return Decision::Delay { ticket, left: wait.wait };
+        }
         (self.count)(Event::WaitingAnswers);
         (self.count)(Event::TicketEarly);
         Decision::Wait { ticket, wait, position: Position::Kept }
+    }
+
+    /// What becomes of a ticket that another tokencheck owns; `None`: it may be redeemed here.
+    ///
+    /// # Errors
+    /// Its owner must be asked first.
+    fn claim(&self, ticket: &Ticket) -> Result<Option<Redemption>, Decision> {
+        let Self { admission, entrance, now, .. } = *self;
+        let Some((checker, owner)) =
+            admission.checker().and_then(|checker| Some((checker, checker.other_owner(ticket)?)))
+        else {
+            return Ok(None);
+        };
+        let again = Redemption::Wait(Wait { wait: AGAIN, position: 1, due: now + AGAIN });
+        let redemption = match (entrance.owner, admission.look(ticket, now)) {
+            (_, TicketStatus::Redeemed) => Redemption::Replayed,
+            (_, TicketStatus::Expired) => Redemption::Expired,
+            (_, TicketStatus::Wait(wait)) => Redemption::Wait(wait),
+            (Some(OwnerAnswer::Granted), TicketStatus::Ready) => return Ok(None),
+            (Some(OwnerAnswer::Used), TicketStatus::Ready) => Redemption::Replayed,
+            (Some(OwnerAnswer::Unknown), TicketStatus::Ready) => again,
+            (None, TicketStatus::Ready) => {
+                let finds_slot = self.session.is_none_or(|session| session.sessions.has_slot(session.tier));
+                if finds_slot && checker.begin_claim(ticket) {
+                    return Err(Decision::AskOwner { ticket: *ticket, owner, waits: entrance.waits });
+                }
+                again
+            }
+        };
+        Ok(Some(redemption))
     }
 
     fn redeem(&self, ticket: &Ticket) -> Redemption {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ingress::Ingress;
 use crate::measure::Event;
 use crate::policies::{AuthoriserId, RouteId, TierId};
-use crate::room::Wait;
+use crate::room::{OwnerAnswer, Wait};
 use crate::session::{NoSessionSlot, SessionKey, SessionRequest, Sessions};
 use crate::ticket::{Ticket, TicketError};
 use crate::units::{ClassId, Cost, Timestamp};
@@ -112,12 +112,18 @@ pub enum Decision {
     SendOn { ticket: Ticket, redeemed: Option<Ticket> },
     /// It goes to tokencheck without a ticket: it need not ask the room, and tokengen forwards nothing.
     SendOnUnasked,
+    /// The turn of its ticket has come, which another tokencheck owns: the caller claims it there and decides
+    /// again with what came of it ([`Progress::Claimed`](super::Progress::Claimed)). `waits`: as
+    /// [`Entrance::waits`].
+    AskOwner { ticket: Ticket, owner: u16, waits: bool },
     /// It goes to tokengen for a ticket.
     SendBack,
     /// It goes to tokengen with the ticket that it shows, to have it bound to something else than an address.
     SendToRebind,
     /// It waits with this ticket, which replaces any other.
     Wait { ticket: Ticket, wait: Wait, position: Position },
+    /// Its turn comes within a second: it is held until then and decided on again.
+    Delay { ticket: Ticket, left: Duration },
     /// No origin is usable: it keeps the ticket that it shows, if any, and comes again. `waited`: so far.
     Hold { wait: Wait, waited: Duration },
     /// There is no position within the longest wait.
@@ -190,6 +196,10 @@ pub struct Entrance<'a> {
     pub returns: bool,
     /// The client's address; `None`: its positions are not bounded.
     pub client: Option<IpAddr>,
+    /// What the owner of the ticket shown has answered; `None`: it has not been asked.
+    pub owner: Option<OwnerAnswer>,
+    /// The caller can hold it for a moment.
+    pub may_be_held: bool,
 }
 
 /// Where the position of a visitor who waits comes from.

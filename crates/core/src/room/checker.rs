@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::origin_load::ORIGIN_GONE;
+use super::ownership::{Claim, Member, OwnerAnswer, Ownership};
 use super::report::{ControlUpdate, Feedback, add_shown, gather};
 use super::settings::RoomConfig;
 use super::ticket_admission::{TicketAdmission, TicketCheck};
@@ -43,6 +44,8 @@ pub struct Checker {
     sessions: Mutex<Option<SessionPace>>,
     expected: Mutex<Option<ExpectedSessions>>,
     is_origin_gone: AtomicBool,
+    /// `None`: this is the only tokencheck.
+    ownership: Option<Ownership>,
 }
 
 impl Checker {
@@ -64,6 +67,47 @@ impl Checker {
             sessions: Mutex::default(),
             expected: Mutex::default(),
             is_origin_gone: AtomicBool::new(false),
+            ownership: None,
+        }
+    }
+
+    /// It is one of several tokenchecks. Nobody knows which tickets of visitors who first came before
+    /// `unknown_before` this one has let in.
+    #[must_use]
+    pub fn one_of(mut self, member: Member, unknown_before: Timestamp) -> Self {
+        self.ownership = Some(Ownership::new(member));
+        self.tickets.refuse_arrived_before(unknown_before);
+        self
+    }
+
+    /// The number of the other tokencheck that owns the ticket; `None`: this one does.
+    pub fn other_owner(&self, ticket: &Ticket) -> Option<u16> {
+        let member = self.ownership.as_ref()?.member;
+        Some(member.owner_of(ticket.nonce)).filter(|owner| *owner != member.number)
+    }
+
+    /// Answers the claim of another tokencheck to a ticket that this one owns. What is granted must be noted
+    /// where it outlives the process before the other one is told.
+    pub fn grant(&self, claim: &Claim, now: Timestamp) -> OwnerAnswer {
+        self.ownership.as_ref().map_or(OwnerAnswer::Unknown, |all| all.grant(claim, &self.tickets, now))
+    }
+
+    /// The tokencheck with this claim has not used the ticket.
+    pub fn release(&self, claim: &Claim) {
+        if let Some(all) = &self.ownership {
+            all.release(claim, &self.tickets);
+        }
+    }
+
+    /// Whether this process may claim the ticket from its owner now: it claims each ticket once at a time.
+    pub(crate) fn begin_claim(&self, ticket: &Ticket) -> bool {
+        self.ownership.as_ref().is_some_and(|all| all.begin_claim(ticket.nonce))
+    }
+
+    /// The visitor was let in, or was not.
+    pub fn end_claim(&self, nonce: u64) {
+        if let Some(all) = &self.ownership {
+            all.end_claim(nonce);
         }
     }
 
@@ -141,7 +185,10 @@ impl Checker {
         let dt_s = now.since(self.ticked_at.swap(now)).as_secs_f64();
         self.tickets.lateness.follow(self.tickets.clock.at(now), now, dt_s);
         self.tickets.load.backlog.forget_spare(now, BURST_S);
-        self.tickets.forget_old(now);
+        let oldest = self.tickets.forget_old(now);
+        if let Some(all) = &self.ownership {
+            all.forget_before(oldest);
+        }
     }
 
     /// As [`super::Room::pace_sessions`]; tokengen gets it with the next report.

@@ -45,6 +45,13 @@ const FEW: Cost = Cost::from_hundredths(1_000);
 const RETRY: Duration = Duration::from_secs(30);
 const RETRY_SPREAD: Duration = Duration::from_secs(60);
 
+/// Time over which the parts of pages that did not wait are bounded; less than the sixteen seconds that the
+/// sketch keeps.
+pub(crate) const EARLY_PARTS_WITHIN: Duration = Duration::from_secs(10);
+/// Parts in that time that any address may have: some images more of one page, at a service whose share of an
+/// address is less than one page.
+const STEADY_PARTS: u32 = MAX_PARTS / 3;
+
 /// Keys of the hash functions; to be drawn at random.
 pub type PrefixKeys = [u64; ROWS];
 
@@ -141,22 +148,23 @@ impl Room {
         self
     }
 
-    /// Whether a part of a page passes without a pass, visitors waiting `since` a short while ago: if the
-    /// parts of its address since then are no more than one page may have, or its share of what the origin
-    /// serves `within` the time in which they may come, at most 15 s. Counts it if it does.
+    /// Whether a part passes of a page that did not wait, as it was there before visitors began to wait
+    /// (`since`): if the parts of its address in the last [`EARLY_PARTS_WITHIN`] are no more than its share
+    /// of what the origin serves in that time, or than one page may have. Counts it if it does.
     pub(crate) fn take_early_part(
         &self,
         client: Option<IpAddr>,
         cost: Cost,
         since: Timestamp,
-        within: Duration,
         now: Timestamp,
     ) -> bool {
         let (share, Some(client)) = (self.settings.prefix_share(), client) else { return true };
-        let served = self.capacity().get() * within.as_secs_f64();
-        let most = |share: f64| (served * share).max(f64::from(MAX_PARTS));
+        let served = self.capacity().get() * EARLY_PARTS_WITHIN.as_secs_f64();
+        let is_new_crowd = now.since(since) <= EARLY_PARTS_WITHIN;
+        let least = f64::from(if is_new_crowd { MAX_PARTS } else { STEADY_PARTS });
+        let most = |share: f64| (served * share).max(least);
         let [narrow, wide] = prefixes(client);
-        let since = Timestamp::from_secs(since.second());
+        let since = Timestamp::from_secs(since.max(now.saturating_sub(EARLY_PARTS_WITHIN)).second());
         let is_over = |(prefix, share)| self.early_parts.held(prefix, since).units() >= most(share);
         if share < 1.0 && [(narrow, share), (wide, share * WIDE)].into_iter().any(is_over) {
             return false;

@@ -63,6 +63,8 @@ pub(crate) struct TicketAdmission {
     keeps_order: AtomicBool,
     /// Nonces among the redeemed ones.
     in_doubt: OnceLock<HashSet<u64>>,
+    /// Nobody knows which tickets of visitors who first came before this instant were used.
+    unknown_before: Atomic<Timestamp>,
     /// Work of admitted visitors who were asked to come again, since the last tick.
     pub(super) deferred: Atomic<Cost>,
 }
@@ -77,6 +79,7 @@ impl TicketAdmission {
             parts: PageParts::default(),
             keeps_order: AtomicBool::new(false),
             in_doubt: OnceLock::new(),
+            unknown_before: Atomic::new(Timestamp::default()),
             deferred: Atomic::new(Cost::ZERO),
         }
     }
@@ -130,8 +133,8 @@ impl TicketAdmission {
     /// Decides over a ticket as if it had not been redeemed.
     fn check_unused(&self, ticket: &Ticket, now: Timestamp) -> TicketCheck {
         let due = ticket.due();
-        if self.lateness.is_expired(due) {
-            return TicketCheck::Expired;
+        if let Some(void) = self.is_void(due, ticket.arrived, now) {
+            return void;
         }
         let capacity = self.load.capacity();
         if capacity >= Rate::MAX && !self.keeps_order.load(Ordering::Relaxed) {
@@ -150,6 +153,26 @@ impl TicketAdmission {
             return TicketCheck::Behind;
         }
         TicketCheck::Enter
+    }
+
+    /// Whether a ticket is too old, or may have been used without this process knowing. Such a visitor gets
+    /// a new ticket, whose first arrival must be after the unknown time by the other process's clock too:
+    /// until then it waits, or it would be sent to and fro.
+    pub(super) fn is_void(&self, due: Timestamp, arrived: Timestamp, now: Timestamp) -> Option<TicketCheck> {
+        if self.lateness.is_expired(due) {
+            return Some(TicketCheck::Expired);
+        }
+        let unknown_before = self.unknown_before.load();
+        if arrived >= unknown_before {
+            return None;
+        }
+        let is_settled = now >= unknown_before + self.lateness.tolerance.load();
+        Some(if is_settled { TicketCheck::Expired } else { TicketCheck::Behind })
+    }
+
+    /// Refuses the tickets of all visitors who first came before `instant`.
+    pub(super) fn refuse_arrived_before(&self, instant: Timestamp) {
+        self.unknown_before.store(instant);
     }
 
     /// Whether the ticket is shown longer after its turn than a page needs to react.

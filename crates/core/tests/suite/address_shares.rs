@@ -50,7 +50,15 @@ impl World {
             sends_on: false,
         };
         let (ingress, max_wait, client) = (&Ingress::default(), Duration::ZERO, Some(client));
-        let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client };
+        let entrance = Entrance {
+            ingress,
+            max_wait,
+            waits: true,
+            returns: true,
+            client,
+            owner: None,
+            may_be_held: false,
+        };
         let count = |event| self.over_share.set(self.over_share.get() + u64::from(event == Event::OverShare));
         let session = self
             .sessions

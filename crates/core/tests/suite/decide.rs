@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tidegate_core::admission::{
-    Admission, AdmissionSettings, Decision, EnteredBy, Facts, PAGE_PARTS_SETTLE, PAGE_PASS, PolicyStep,
-    Position, Presented, Process, Progress, RETRY_DOWN, Requester, Role, SessionClaim, SessionRules,
-    WhenFull, decide,
+    Admission, AdmissionSettings, Decision, EnteredBy, Facts, PAGE_IDLE, PAGE_PARTS_SETTLE, PAGE_PASS,
+    PolicyStep, Position, Presented, Process, Progress, RETRY_DOWN, Requester, Role, SessionClaim,
+    SessionRules, WhenFull, decide,
 };
 use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::ingress::{Ingress, IngressConfig, Refusal};
@@ -310,8 +310,8 @@ fn parts_of_a_page_pass_with_a_pass_that_holds() {
     let part = || Facts { is_part_of_page: true, ..facts() };
     let us = Duration::from_micros(1);
     let table = [
-        (PassKind::Page, PAGE_PASS, true),
-        (PassKind::Page, PAGE_PASS + us, false),
+        (PassKind::Page, PAGE_IDLE, true),
+        (PassKind::Page, PAGE_IDLE + us, false),
         (PassKind::Session, RULES.timeout, true),
         (PassKind::Session, RULES.timeout + us, false),
     ];
@@ -321,10 +321,17 @@ fn parts_of_a_page_pass_with_a_pass_that_holds() {
         let decision = decide(&settled(), &part(), &Visitor { pass, ..visitor() });
         assert_eq!(decision == enters(EnteredBy::PartOfPage), passes, "{kind:?} of {age:?}: {decision:?}");
     }
+    // Where sessions are counted, only the page that ended one has such a pass, and not for long.
+    let counted = || Process { sessions: Some(&sessions), ..settled() };
+    for (age, passes) in [(PAGE_PASS, true), (PAGE_PASS + us, false)] {
+        let issued = ago(age);
+        let pass = Some(Pass { kind: PassKind::Page, class: ClassId(0), issued, first: issued, nonce: 2 });
+        let decision = decide(&counted(), &part(), &Visitor { pass, ..visitor() });
+        assert_eq!(decision == enters(EnteredBy::PartOfPage), passes, "{age:?}: {decision:?}");
+    }
     // Where sessions are counted, the table says whether one is admitted.
     let pass = Some(Pass { kind: PassKind::Session, class: ClassId(0), issued: NOW, first: NOW, nonce: 1 });
-    let counted = Process { sessions: Some(&sessions), ..settled() };
-    let decision = decide(&counted, &part(), &Visitor { pass, ..visitor() });
+    let decision = decide(&counted(), &part(), &Visitor { pass, ..visitor() });
     assert!(matches!(decision, Decision::Full { .. }), "{decision:?}");
 }
 
@@ -346,6 +353,30 @@ fn pages_that_are_called_parts_pass_only_as_far_as_one_page_has_parts() {
             assert_eq!(passing_parts(&settled, &with_pass), 300, "pass {nonce}");
             assert_eq!(passing_parts(&settled, &with_pass), 0);
         }
+    }
+}
+
+#[test]
+fn a_page_of_before_the_crowd_has_its_parts_and_gathered_passes_gain_nothing() {
+    let ingress = Ingress::default();
+    let before = ago(Duration::from_secs(90));
+    let with_pass = |nonce, address: [u8; 4]| {
+        let pass = Pass { kind: PassKind::Page, class: ClassId(0), issued: before, first: before, nonce };
+        Visitor { pass: Some(pass), client: Some(address.into()), ..visitor() }
+    };
+    for (capacity, of_one_address) in [(0.0, 100), (200.0, 500)] {
+        let room = room(capacity);
+        let settled =
+            Process { waiting_since: Some(ago(Duration::from_secs(60))), ..process(&room, &ingress) };
+        for neighbour in 1..=50 {
+            let honest = with_pass(neighbour.into(), [192, 0, neighbour, 1]);
+            let part = || Facts { is_part_of_page: true, ..facts() };
+            for _ in 0..10 {
+                assert_eq!(decide(&settled, &part(), &honest), enters(EnteredBy::PartOfPage), "{capacity}");
+            }
+        }
+        let gathered = (100..200).map(|nonce| passing_parts(&settled, &with_pass(nonce, [198, 51, 100, 1])));
+        assert_eq!(gathered.sum::<usize>(), of_one_address, "{capacity}/s");
     }
 }
 

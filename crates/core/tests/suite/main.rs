@@ -14,6 +14,7 @@ mod honest_wait;
 mod keeps_queue;
 mod lost_reports;
 mod no_shows;
+mod owners;
 mod redeem_race;
 mod room_model;
 mod slots_model;

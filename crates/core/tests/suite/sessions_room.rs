@@ -58,7 +58,15 @@ impl World {
         let asking = AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown, sends_on: false };
         let session_ask = SessionAsk::new(&self.sessions, key(n), tier, self.when_full);
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-        let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client: None };
+        let entrance = Entrance {
+            ingress,
+            max_wait,
+            waits: true,
+            returns: true,
+            client: None,
+            owner: None,
+            may_be_held: false,
+        };
         let decision =
             self.admission.ask_for(&entrance, &asking, Some(&session_ask), &mut || n, &|_| {}, self.now());
         session_ask
@@ -210,7 +218,15 @@ fn a_class_that_never_waits_needs_a_slot_only_with_a_session() {
     let asking =
         AdmissionRequest { class: ClassId(0), cost: Cost::ONE, shown: Presented::Nothing, sends_on: false };
     let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-    let entrance = Entrance { ingress, max_wait, waits: false, returns: false, client: None };
+    let entrance = Entrance {
+        ingress,
+        max_wait,
+        waits: false,
+        returns: false,
+        client: None,
+        owner: None,
+        may_be_held: false,
+    };
     let ask = |session_ask: Option<&SessionAsk<'_>>| {
         world.admission.ask_for(&entrance, &asking, session_ask, &mut || 1, &|_| {}, world.now())
     };
@@ -363,7 +379,15 @@ fn two_processes_use_the_slots_of_tokencheck() {
             sends_on: false,
         };
         let (ingress, max_wait) = (&Ingress::default(), Duration::ZERO);
-        let entrance = Entrance { ingress, max_wait, waits: true, returns: true, client: None };
+        let entrance = Entrance {
+            ingress,
+            max_wait,
+            waits: true,
+            returns: true,
+            client: None,
+            owner: None,
+            may_be_held: false,
+        };
         let session_ask = SessionAsk::new(&world.sessions, key(n), TierId(0), WhenFull::Room);
         check.ask_for(&entrance, &asking, Some(&session_ask), &mut || n, &|_| {}, now)
     };

@@ -27,6 +27,7 @@ mod answer;
 mod audit;
 mod call;
 mod capacity;
+mod claims;
 mod dispatch;
 mod explain;
 mod history;

@@ -34,7 +34,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
             "securitySchemes": {
                 "admin": { "type": "http", "scheme": "bearer", "description": "listen.admin_token; without one, none is asked." },
                 "reader": { "type": "http", "scheme": "bearer", "description": "listen.admin_read_token: GET only." },
-                "link": { "type": "http", "scheme": "bearer", "description": "tokengen.link_token: POST /v1/feedback only." },
+                "link": { "type": "http", "scheme": "bearer", "description": "The link's token: POST /v1/feedback and POST /v1/claims only." },
             },
         },
     })

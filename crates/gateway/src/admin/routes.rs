@@ -10,8 +10,9 @@ use super::answer::{Outcome, whole};
 use super::call::Call;
 use super::route::Verb::{Delete, Get, Patch, Post, Put};
 use super::route::{Reply, Route};
-use super::{audit, capacity, explain, history, openapi, sessions, signals, state, tunables, tuners};
+use super::{audit, capacity, claims, explain, history, openapi, sessions, signals, state, tunables, tuners};
 use crate::control::feedback::UpdateMessage;
+use crate::control::peers::ClaimAnswers;
 use crate::shared::policies::refusals::Explanation;
 
 const OK: StatusCode = StatusCode::OK;
@@ -160,6 +161,10 @@ pub(super) static ROUTES: &[Route] = &[
         .link()
         .body(state::report)
         .replies(&[Reply::ok::<UpdateMessage>("What to go by.")]),
+    Route::new(Post, "/v1/claims", "What another tokencheck asks of this one's tickets", claims::take)
+        .link()
+        .body(claims::message)
+        .replies(&[Reply::ok::<ClaimAnswers>("What became of the claims.")]),
 ];
 
 /// `GET /v1/openapi.json`. Made once: nothing in it changes while the process lives.

@@ -29,7 +29,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use tidegate_core::room::RedeemedEarlier;
+use tidegate_core::room::{Claim, RedeemedEarlier};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::Timestamp;
 
@@ -180,11 +180,20 @@ impl RedeemedLog {
 
     /// Before the ticket's visitor gets an answer.
     pub fn note(&self, ticket: &Ticket, now: Timestamp) {
+        let (second, noted_us) = (ticket.due().second(), now.as_micros());
+        self.append(Entry { second, nonce: ticket.nonce, noted_us });
+    }
+
+    /// Before another tokencheck is told that it may let the ticket's visitor in. That one knows by itself
+    /// whether the visitor was answered, so this process never doubts it.
+    pub fn note_granted(&self, claim: &Claim) {
+        self.append(Entry { second: claim.due.second(), nonce: claim.nonce, noted_us: 0 });
+    }
+
+    fn append(&self, entry: Entry) {
         let open = self.open.load();
         let Some(segment) = &*open else { return };
-        let second = ticket.due().second();
-        segment.newest.fetch_max(second, Ordering::Relaxed);
-        let entry = Entry { second, nonce: ticket.nonce, noted_us: now.as_micros() };
+        segment.newest.fetch_max(entry.second, Ordering::Relaxed);
         self.report((&segment.file).write_all(&entry.to_bytes()));
     }
 

@@ -21,6 +21,7 @@ const KEYS: &str = "keys";
 const PROMISES: &str = "promises";
 const LEARNED: &str = "learned.json";
 const REDEEMED: &str = "redeemed";
+const MEMBER: &str = "tokencheck";
 /// Far more than a day's schedule: a larger file is not ours.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
@@ -77,6 +78,15 @@ impl StateDir {
     /// The tickets that were redeemed before the last clean stop.
     pub fn redeemed(&self) -> io::Result<Option<Vec<u8>>> {
         self.read(REDEEMED)
+    }
+
+    /// Which of several tokenchecks keeps its state here.
+    pub fn member(&self) -> io::Result<Option<Vec<u8>>> {
+        self.read(MEMBER)
+    }
+
+    pub fn save_member(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write(MEMBER, bytes)
     }
 
     pub fn save(&self, file: StateFile, bytes: &[u8]) -> io::Result<()> {

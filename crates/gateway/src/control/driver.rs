@@ -24,7 +24,7 @@ use crate::control::congestion::sources::Sources;
 use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::Observer;
 use crate::control::tuners::{TunedGate, Tuners};
-use crate::control::{feedback, health};
+use crate::control::{feedback, health, peers};
 use crate::history::History;
 use crate::shared::figures::Figures;
 use crate::shared::{Drain, Shared};
@@ -322,6 +322,7 @@ where
     std::thread::Builder::new().name("control".into()).spawn(move || {
         runtime.block_on(async move {
             tokio::spawn(feedback::run(control.shared.clone()));
+            peers::spawn(&control.shared);
             let gate = control.shared.gate.clone();
             tokio::spawn(async move { gate.wake_for_egress().await });
             let (end, ended) = watch::channel(());

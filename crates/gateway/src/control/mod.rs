@@ -8,4 +8,5 @@ pub mod feedback;
 pub mod health;
 pub mod learned;
 pub mod observe;
+pub mod peers;
 pub mod tuners;

@@ -1,8 +1,8 @@
 //! What kind of request this is for the room: a page, a part of a page, a form, a program's call.
 
 use bytes::BytesMut;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, Method, request};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN, REFERER, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, request};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
@@ -10,13 +10,19 @@ use crate::config::page::{self, KeptForm};
 
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// How the page that made a request is related to its target (W3C Fetch Metadata).
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whether a browser says that this is no page but a part of one (W3C Fetch Metadata).
 ///
 /// Only a request that says so is a part: clients that say nothing (programs, load tests) meet the room. A
-/// script's request (`empty`) is a part too: it comes from a page that was admitted.
+/// script's request (`empty`) is a part too: it comes from a page that was admitted. Old browsers, and all
+/// where the site is plain HTTP, do not send the field: theirs comes from a page of the site and does not ask
+/// for a page.
 pub fn is_part_of_page(headers: &HeaderMap) -> bool {
-    let Some(dest) = headers.get(SEC_FETCH_DEST) else { return false };
+    let Some(dest) = headers.get(SEC_FETCH_DEST) else {
+        return headers.contains_key(ACCEPT) && comes_from_here(headers) && page_quality(headers) == 0.0;
+    };
     !matches!(dest.as_bytes(), b"document" | b"iframe" | b"frame" | b"embed" | b"object" | b"fencedframe")
 }
 
@@ -27,9 +33,29 @@ pub fn wants_html(headers: &HeaderMap) -> bool {
     {
         return false;
     }
-    let quality = |wanted| quality(headers, wanted);
-    let html = quality("text/html").max(quality("application/xhtml+xml"));
-    html > 0.0 && html >= quality("application/json")
+    let html = page_quality(headers);
+    html > 0.0 && html >= quality(headers, "application/json")
+}
+
+fn page_quality(headers: &HeaderMap) -> f32 {
+    quality(headers, "text/html").max(quality(headers, "application/xhtml+xml"))
+}
+
+/// Whether the request comes from a page of this site.
+pub fn comes_from_here(headers: &HeaderMap) -> bool {
+    if headers.get(&SEC_FETCH_SITE).is_some_and(|site| site == "same-origin") {
+        return true;
+    }
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let authority =
+        |url: &'_ str| url.split_once("://").map(|(_, rest)| rest.split('/').next() == text(HOST));
+    // A WebSocket's handshake names its page by `Origin` alone (RFC 6455 4.1).
+    [REFERER, ORIGIN].into_iter().any(|field| text(field).and_then(authority).unwrap_or(false))
+}
+
+/// The program that a client says it is.
+pub fn program(headers: &HeaderMap) -> &[u8] {
+    headers.get(USER_AGENT).map_or(&[], HeaderValue::as_bytes)
 }
 
 /// Whether the client can wait for a position and come back for it: a browser's navigation, whose page does
@@ -79,8 +105,6 @@ fn is_form(content_type: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -132,5 +156,17 @@ mod tests {
             assert!(!is_part_of_page(&headers(&[("sec-fetch-dest", page)])), "{page}");
         }
         assert!(!is_part_of_page(&headers(&[])));
+        let here = [("host", "shop.example"), ("referer", "http://shop.example/page")];
+        let there = [("host", "shop.example"), ("referer", "http://other.example/")];
+        for (site, accept, is_part) in [
+            (here, "image/png,image/*;q=0.8,*/*;q=0.5", true),
+            (here, "*/*", true),
+            (here, "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", false),
+            (there, "image/*", false),
+        ] {
+            let fields: Vec<_> = site.into_iter().chain([("accept", accept)]).collect();
+            assert_eq!(is_part_of_page(&headers(&fields)), is_part, "{site:?} {accept}");
+        }
+        assert!(!is_part_of_page(&headers(&here)), "a program that says nothing");
     }
 }

@@ -89,7 +89,8 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
     let given = w.status.and_then(|status| StatusCode::from_u16(status).ok());
     let status = given.unwrap_or_else(|| waiting_status(live, w.kind));
     // Who has no position is asked again when there may be one.
-    let refresh = if w.kind == Kind::Full { retry_after(w.wait) } else { refresh(w.wait) };
+    let told = page::told_seconds(w.kind, w.wait).max(1);
+    let refresh = if w.kind == Kind::Full { told } else { told.min(MAX_REFRESH.as_secs()) };
     let check_url = check_url(live, asked.target, &w);
     let view = View {
         kind: w.kind,
@@ -104,7 +105,7 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
         status_path: &status_path,
         check_url: check_url.as_deref(),
         form: asked.form,
-        refresh: (w.kind != Kind::Forbidden && asked.form.is_none()).then_some(refresh),
+        refresh: (w.kind != Kind::Forbidden && asked.form.is_none()).then_some(Duration::from_secs(refresh)),
     };
     let mut out = Vec::new();
     let content_type = if asked.html {
@@ -121,7 +122,7 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(CACHE_CONTROL, NO_STORE);
     if w.kind != Kind::Forbidden {
-        headers.insert(RETRY_AFTER, retry_after(w.wait).as_secs().into());
+        headers.insert(RETRY_AFTER, told.into());
     }
     if w.kind.has_place()
         && let Ok(value) = HeaderValue::from_str(&with_ticket(status_path, &w))

@@ -17,6 +17,8 @@ use http::{Request, Response, request};
 use hyper::body::Incoming;
 use tidegate_core::admission::Progress;
 use tidegate_core::measure::Event;
+use tidegate_core::room::{LOOK_AGAIN, TicketStatus, is_held};
+use tidegate_core::ticket::Ticket;
 use tokio::time::Instant;
 
 use crate::base::guard::{caught, within};
@@ -88,17 +90,10 @@ async fn handle(
         return own(context.status(&parts, url_ticket.as_deref()));
     }
     context.worker.shard.arrived(context.class);
-    let ticket = url_ticket.as_deref();
+    let (mut body, ticket) = (Some(body), url_ticket.as_deref());
     context.recognise_session(&parts.headers, ticket);
-    let mut body = Some(body);
     let outcome = match context.worker.policy_version() {
-        0 => context.decide(&Asked {
-            parts: &parts,
-            url_ticket: ticket,
-            policies: None,
-            is_plain: false,
-            progress: Progress::Start,
-        }),
+        0 => context.decide_at_turn(&parts, ticket).await,
         // On the heap, as below.
         version => {
             let decided = context.decide_under_policies(version, &mut parts, ticket, &mut body);
@@ -109,10 +104,15 @@ async fn handle(
         }
     };
     let Some(body) = body else { unreachable!("only an answer takes it") };
+    let (outcome, claim) = match outcome {
+        // On the heap, as below.
+        Outcome::AskOwner(claiming) => Box::pin(context.decide_with_owner(claiming, &parts, ticket)).await,
+        outcome => (outcome, None),
+    };
     match outcome {
         Outcome::Enter { by, cookies, ticket } => {
             context.worker.count(by);
-            let guard = TicketGuard::new(&context.worker, ticket);
+            let guard = TicketGuard::new(&context.worker, ticket, claim);
             // On the heap: several kilobytes of state, which answers of the gate's own would carry along
             // through every move of their own small future.
             Box::pin(context.forward(parts, RequestBody::incoming(body), by, cookies, guard)).await
@@ -133,8 +133,11 @@ async fn handle(
             context.keep_refusal(parts.uri.path(), Cause::Quota, after);
             context.own(respond::over_quota(retry_after), "shed")
         }
-        Outcome::Perform { .. } | Outcome::RefusedByPolicy { .. } => {
-            unreachable!("policies are performed where they are in force")
+        Outcome::Perform { .. }
+        | Outcome::RefusedByPolicy { .. }
+        | Outcome::AskOwner(_)
+        | Outcome::Delay { .. } => {
+            unreachable!("policies are performed where they are in force, the others once")
         }
     }
 }
@@ -153,6 +156,35 @@ fn answer_before_stages(worker: &Worker, parts: &mut request::Parts) -> Option<A
 }
 
 impl RequestContext {
+    /// The decision where no policy is in force. A visitor who is early by a moment is held.
+    async fn decide_at_turn(&mut self, parts: &request::Parts, url_ticket: Option<&str>) -> Outcome {
+        let (policies, is_plain, progress) = (None, false, Progress::Start);
+        let asked = Asked { parts, url_ticket, policies, is_plain, progress, may_be_held: true };
+        match self.decide(&asked) {
+            Outcome::Delay { ticket, left } => {
+                Box::pin(self.hold(&ticket, left)).await;
+                // Its quota has been taken.
+                self.decide(&Asked { progress: Progress::Over, may_be_held: false, ..asked })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Until the ticket's turn, which comes within a second. The time is the waiting room's: the request
+    /// begins after it.
+    async fn hold(&mut self, ticket: &Ticket, mut left: Duration) {
+        let since = self.started;
+        loop {
+            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+            self.started = self.worker.now();
+            let status = self.worker.shared.admission.look_at(&self.config.ingress, ticket, self.started);
+            match status {
+                TicketStatus::Wait(wait) if is_held(wait.wait, self.started.since(since)) => left = wait.wait,
+                _ => return,
+            }
+        }
+    }
+
     /// The room's answer; a full room refuses.
     async fn wait_in_room(
         &mut self,

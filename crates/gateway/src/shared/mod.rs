@@ -3,6 +3,7 @@
 pub mod coalesce;
 pub mod figures;
 pub mod gate_keeper;
+pub mod peers;
 pub mod policies;
 pub mod sessions;
 
@@ -25,6 +26,7 @@ use crate::base::redeemed_log::RedeemedLog;
 use crate::config::Config;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
+use crate::shared::peers::Peers;
 use crate::shared::policies::{PoliciesInForce, PublishedPolicies};
 use crate::shared::sessions::VisitorSessions;
 use crate::upstream::balance::Replicas;
@@ -40,6 +42,8 @@ pub struct Shared {
     pub generation: AtomicU64,
     /// The waiting room, or this process's half of it.
     pub admission: Admission,
+    /// The other ones of several tokenchecks.
+    pub peers: Option<Peers>,
     pub gate: Arc<GateKeeper>,
     pub sessions: VisitorSessions,
     pub policies: PublishedPolicies,

@@ -35,15 +35,19 @@ use tidegate_settings::{Role, SessionBy};
 
 pub mod by_address;
 pub mod key;
+pub mod pages;
 mod set_cookie;
 
 use by_address::ByAddress;
 use key::Keys;
+use pages::Pages;
 
 pub struct VisitorSessions {
     pub table: Sessions,
     pub(crate) keys: Keys,
     pub(crate) by_address: ByAddress,
+    /// Where sessions are not counted.
+    pub(crate) pages: Pages,
     connections: AtomicU64,
 }
 
@@ -53,7 +57,7 @@ impl VisitorSessions {
         getrandom::fill(&mut secret)?;
         let table = Sessions::new(&live.session_config(), now);
         let (keys, by_address) = (Keys::new(&secret), ByAddress::new());
-        Ok(Self { table, keys, by_address, connections: AtomicU64::new(0) })
+        Ok(Self { table, keys, by_address, pages: Pages::default(), connections: AtomicU64::new(0) })
     }
 
     /// Begins from what an earlier process has learned.

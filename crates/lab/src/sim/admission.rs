@@ -236,6 +236,8 @@ impl World<'_> {
             }
             Decision::SendOnUnasked => self.send_on(caller, None),
             Decision::SendToRebind => unreachable!("visitors of the simulator have one address each"),
+            Decision::AskOwner { .. } => unreachable!("the simulator has one tokencheck"),
+            Decision::Delay { .. } => unreachable!("the simulator holds nobody"),
             Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
                 if caller.ask != RequestKind::Page {

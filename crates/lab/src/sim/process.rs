@@ -240,6 +240,8 @@ pub(crate) fn settings_of(settings: &Settings, split: bool, replicas: usize) -> 
         gen_url: "http://gen.invalid".into(),
         feedback_url: "http://gen.invalid".into(),
         link_token: String::new(),
+        peers: Vec::new(),
+        number: 0,
     };
     vec![generator, base]
 }

@@ -269,13 +269,15 @@ fn a_role_has_the_values_of_its_section() {
     let key = "ab".repeat(32);
     let text = format!(
         "role = \"tokencheck\"\n[tokencheck]\ngen_url = \"https://wait.example/\"\nfeedback_url = \"http://10.0.0.2:9090\"\n\
-         link_token = \"0123456789abcdef\"\n[origin]\nreplicas = \"a:1\"\n[room]\nkeys = \"1:{key}\"\n"
+         link_token = \"0123456789abcdef\"\nnumber = 2\npeers = [\"http://10.0.0.3:9090\", \"http://10.0.0.4:9090\"]\n[origin]\nreplicas = \"a:1\"\n[room]\nkeys = \"1:{key}\"\n"
     );
     let s = Settings::parse(&text, "f").unwrap();
     let wanted = Role::TokenCheck {
         gen_url: "https://wait.example/".into(),
         feedback_url: "http://10.0.0.2:9090".into(),
         link_token: "0123456789abcdef".into(),
+        peers: vec!["http://10.0.0.3:9090".into(), "http://10.0.0.4:9090".into()],
+        number: 2,
     };
     assert_eq!(s.role, wanted);
     let text = format!(

@@ -26,7 +26,7 @@ mod view;
 pub use form::{KeptForm, keep};
 pub use locale::Lang;
 pub use poll::poll_interval;
-pub use problem::retry_after;
+pub use problem::{retry_after, told_seconds};
 pub use view::{Kind, State, Status, View};
 
 use locale::Words;

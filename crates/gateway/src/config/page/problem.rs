@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::room;
+
 use super::{Kind, Pages, State, Status, View, escape};
 
 impl Pages {
@@ -30,7 +32,7 @@ impl Pages {
         out.push(b'"');
         if v.kind != Kind::Forbidden {
             seconds(out, ",\"wait_s\":", v.wait);
-            text(out, ",\"retry_after\":", itoa::Buffer::new().format(retry_after(v.wait)));
+            text(out, ",\"retry_after\":", itoa::Buffer::new().format(told_seconds(v.kind, v.wait)));
         }
         if v.kind.has_place() {
             text(out, ",\"place\":", itoa::Buffer::new().format(v.place));
@@ -74,6 +76,15 @@ impl Pages {
             out.push(b'"');
         }
         out.push(b'}');
+    }
+}
+
+/// The value of `Retry-After` of a waiting answer, in whole seconds. Whoever has a position and is early is
+/// held until the turn; others must not come too early.
+pub fn told_seconds(kind: Kind, wait: Duration) -> u64 {
+    match kind {
+        Kind::Waiting | Kind::Late | Kind::Replaced => room::told_seconds(wait),
+        Kind::Full | Kind::Unavailable | Kind::Overloaded | Kind::Forbidden => retry_after(wait),
     }
 }
 

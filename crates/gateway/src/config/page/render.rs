@@ -86,7 +86,7 @@ fn refresh(v: &View, out: &mut Vec<u8>) {
     let Some(every) = v.refresh.filter(|_| v.form.is_none() && v.kind != Kind::Forbidden) else { return };
     number(out, "<noscript><meta http-equiv=\"refresh\" content=\"", retry_after(every));
     out.extend_from_slice(b";url=");
-    match v.check_url.filter(|_| v.wait <= every) {
+    match v.check_url.filter(|_| v.wait.as_secs() <= every.as_secs()) {
         // WebQ III-B: at its turn the browser goes straight to tokencheck.
         Some(url) => escape::html(url, out),
         None => escape::url_html(v.target, v.ticket, out),

@@ -171,7 +171,7 @@ fn the_api_answer_is_a_problem_document() {
         "status": 503,
         "detail": "A lot of people are here right now. Everyone is admitted in the order they came.",
         "wait_s": 12.005,
-        "retry_after": 13,
+        "retry_after": 12,
         "place": 1234,
         "waited_s": 60,
         "ticket": "tick",

@@ -10,21 +10,23 @@ use std::time::Duration;
 
 use http::{HeaderValue, request};
 use rand::RngCore;
-use tidegate_core::admission::{self, Decision, EnteredBy, Facts, Presented, Process, Progress, Requester};
+use tidegate_core::admission::{
+    self, Decision, EnteredBy, Facts, PAGE_IDLE, Presented, Process, Progress, Requester,
+};
 use tidegate_core::measure::Event;
 use tidegate_core::policies::{ActivePolicy, PolicyRequest};
 use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Pass, Ticket};
 use tidegate_core::units::Timestamp;
-use tidegate_settings::Role;
+use tidegate_settings::{Role, Unit};
 
 use crate::config::Config;
 use crate::config::page::Kind;
 use crate::http::target;
 use crate::proxy::context::RequestContext;
 use crate::proxy::cookies;
-use crate::proxy::navigation::{is_part_of_page, wants_html};
-use crate::proxy::stages::room::{Outcome, RoomStage, Visitor, people_ahead};
+use crate::proxy::navigation::{comes_from_here, is_part_of_page, program, wants_html};
+use crate::proxy::stages::room::{Claiming, Outcome, RoomStage, Visitor, people_ahead};
 use crate::shared::policies::stats::Done;
 use crate::shared::policies::{PoliciesInForce, PolicyRecord};
 
@@ -35,6 +37,8 @@ pub(crate) struct Asked<'a> {
     /// Its answer may be another's; only looked at where policies are in force.
     pub(crate) is_plain: bool,
     pub(crate) progress: Progress,
+    /// It can be held for a moment.
+    pub(crate) may_be_held: bool,
 }
 
 impl RequestContext {
@@ -71,20 +75,8 @@ impl RequestContext {
         let wait = |answer| Outcome::Wait(Box::new(answer));
         match decision {
             Decision::Enter { by } => {
-                let hands_out = match by {
-                    EnteredBy::Ticket(_) => true,
-                    // Without overload the visitor's answer is the origin's, byte for byte.
-                    EnteredBy::Room | EnteredBy::Ingress => {
-                        begun.is_some() || head.visitor().cookies.ticket.is_some()
-                    }
-                    EnteredBy::Unasked => begun.is_some(),
-                    EnteredBy::Session | EnteredBy::PartOfPage => false,
-                };
-                let cookies = match by {
-                    EnteredBy::Session => self.renewal(&mut stage, head),
-                    _ if hands_out => stage.entry_cookies(class, head.visitor(), begun),
-                    _ => Vec::new(),
-                };
+                let cookies = self.cookies_at_entry(&mut stage, head, by, begun);
+                self.note_page(head, by);
                 let ticket = if let EnteredBy::Ticket(ticket) = by { Some(ticket) } else { None };
                 Outcome::Enter { by: by.event(), cookies, ticket }
             }
@@ -96,6 +88,10 @@ impl RequestContext {
                 let clear = || cookies::clear_ticket(config.class(class).mark, visitor.secure);
                 let ticket = Some(stage.ticket_to_check(&ticket, visitor));
                 elsewhere(config, ticket, redeemed.map(|_| clear()).into_iter().collect())
+            }
+            Decision::Delay { ticket, left } => Outcome::Delay { ticket, left },
+            Decision::AskOwner { ticket, owner, waits } => {
+                Outcome::AskOwner(Claiming { ticket, owner, waits })
             }
             Decision::SendOnUnasked | Decision::SendBack => elsewhere(config, None, Vec::new()),
             Decision::SendToRebind => {
@@ -127,6 +123,29 @@ impl RequestContext {
         }
     }
 
+    fn cookies_at_entry(
+        &self,
+        stage: &mut RoomStage<'_>,
+        head: &Head<'_>,
+        by: EnteredBy,
+        begun: Option<SessionKey>,
+    ) -> Vec<HeaderValue> {
+        let hands_out = match by {
+            EnteredBy::Ticket(_) => true,
+            EnteredBy::Room | EnteredBy::Ingress => {
+                begun.is_some() || head.visitor().cookies.ticket.is_some()
+            }
+            EnteredBy::Unasked => begun.is_some(),
+            EnteredBy::Session | EnteredBy::PartOfPage => false,
+        };
+        match by {
+            EnteredBy::Session => self.renewal(stage, head),
+            _ if hands_out => stage.entry_cookies(self.class, head.visitor(), begun),
+            EnteredBy::Room | EnteredBy::Ingress | EnteredBy::PartOfPage => self.page_pass(stage, head, by),
+            EnteredBy::Ticket(_) | EnteredBy::Unasked => Vec::new(),
+        }
+    }
+
     /// The pass of a session that goes on, if it is due for renewal or has not reached the visitor yet.
     fn renewal(&self, stage: &mut RoomStage<'_>, head: &Head<'_>) -> Vec<HeaderValue> {
         let mut cookies = Vec::new();
@@ -139,6 +158,47 @@ impl RequestContext {
             stage.hand_out(&Pass { issued: self.started, ..pass }, head.visitor(), &mut cookies);
         }
         cookies
+    }
+
+    /// Where requests are admitted, a page that did not wait gets a pass too: its parts are still to come
+    /// when a crowd does. A part renews the pass of its page. One answer in a while carries a cookie, so that
+    /// a shared cache in front may keep the others.
+    fn page_pass(&self, stage: &mut RoomStage<'_>, head: &Head<'_>, by: EnteredBy) -> Vec<HeaderValue> {
+        let mut cookies = Vec::new();
+        if !self.has_page_passes() {
+            return cookies;
+        }
+        let now = self.started;
+        let shown = head.visitor().pass(&self.config).filter(|pass| now.since(pass.issued) <= PAGE_IDLE);
+        let pass = match shown {
+            Some(pass) => admission::is_page_pass_due(&pass, now).then_some(Pass { issued: now, ..pass }),
+            None if by != EnteredBy::PartOfPage && wants_html(&head.asked.parts.headers) => {
+                Some(stage.new_page_pass(self.class))
+            }
+            None => None,
+        };
+        if let Some(pass) = pass {
+            stage.hand_out(&pass, head.visitor(), &mut cookies);
+        }
+        cookies
+    }
+
+    /// Whether pages have passes: requests are admitted, and parts of pages pass with their page.
+    fn has_page_passes(&self) -> bool {
+        self.config.settings.room.unit == Unit::Request && self.config.all_navigations
+    }
+
+    /// Notes the page of a client without cookies, and that a part of it was asked for.
+    fn note_page(&self, head: &Head<'_>, by: EnteredBy) {
+        let headers = &head.asked.parts.headers;
+        let is_page = match by {
+            EnteredBy::Ticket(_) | EnteredBy::Room | EnteredBy::Ingress => wants_html(headers),
+            EnteredBy::PartOfPage => head.is_page_noted(),
+            EnteredBy::Session | EnteredBy::Unasked => false,
+        };
+        if is_page && self.has_page_passes() && head.visitor().cookies.are_none() {
+            self.worker.shared.sessions.pages.note(self.client, program(headers), self.started);
+        }
     }
 
     pub(crate) fn policy_request<'p>(&self, parts: &'p request::Parts, is_plain: bool) -> PolicyRequest<'p> {
@@ -191,6 +251,19 @@ impl<'a> Head<'a> {
             && self.visitor().url_ticket.is_some_and(|text| Ticket::is_for_an_address(text.as_bytes()))
     }
 
+    /// The pass of a page of a client without cookies.
+    fn noted_pass(&self) -> Option<Pass> {
+        let headers = &self.asked.parts.headers;
+        let is_noted =
+            self.context.has_page_passes() && self.visitor().cookies.are_none() && comes_from_here(headers);
+        is_noted
+            .then(|| self.context.worker.shared.sessions.pages.pass(self.context.client, program(headers)))?
+    }
+
+    fn is_page_noted(&self) -> bool {
+        self.noted_pass().is_some_and(|pass| self.context.started.since(pass.issued) <= PAGE_IDLE)
+    }
+
     fn record(&self, policy: &ActivePolicy) -> Option<&'a Arc<PolicyRecord>> {
         self.asked.policies?.record_of(policy)
     }
@@ -207,7 +280,7 @@ impl Requester for Head<'_> {
     }
 
     fn pass(&self) -> Option<Pass> {
-        self.visitor().pass(&self.context.config)
+        self.visitor().pass(&self.context.config).or_else(|| self.noted_pass())
     }
 
     /// The first page that a browser gets carries the ticket in its URLs, since the browser may keep no
@@ -221,6 +294,10 @@ impl Requester for Head<'_> {
             && wants_html(&parts.headers)
             && target::is_local(&parts.uri)
             && self.visitor().ticket(&self.context.config).is_twice
+    }
+
+    fn may_be_held(&self) -> bool {
+        self.asked.may_be_held
     }
 
     /// A client with a cookie of the gate has understood an answer of the room before.

@@ -130,7 +130,7 @@ impl Fetcher {
     async fn run(self, context: RequestContext, parts: request::Parts) {
         let shared = context.worker.shared.clone();
         context.worker.shared.admission.charge(context.config.class(context.class).cost);
-        let guard = TicketGuard::new(&context.worker, None);
+        let guard = TicketGuard::new(&context.worker, None, None);
         let response = context.forward(parts, RequestBody::empty(), Event::Entered, Vec::new(), guard).await;
         let (mut head, mut body) = response.into_parts();
         for name in &PER_ANSWER {

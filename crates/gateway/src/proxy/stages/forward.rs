@@ -24,6 +24,7 @@ use crate::proxy::response_body::{Completion, ResponseBody};
 use crate::shared::Worker;
 use crate::shared::coalesce::rules::is_event_stream;
 use crate::shared::gate_keeper::InFlightSlot;
+use crate::shared::peers::ClaimGuard;
 use crate::upstream::body::{self, RequestBody};
 use crate::upstream::dispatch::{BodyError, DispatchError, OnInformational, SendContext, UpstreamBody};
 use tidegate_settings::is_gate_cookie;
@@ -136,16 +137,31 @@ impl Completion for Forwarded {
 
 /// A redeemed ticket until its request has gone to the origin. However the request ends before that (no
 /// position in the queue, the visitor reloads, no connection), the visitor keeps the ticket.
-pub(crate) struct TicketGuard(Option<(Rc<Worker>, Ticket)>);
+pub(crate) struct TicketGuard(Option<Redeemed>);
+
+struct Redeemed {
+    worker: Rc<Worker>,
+    ticket: Ticket,
+    /// Of a ticket that another tokencheck owns.
+    claim: Option<ClaimGuard>,
+}
 
 impl TicketGuard {
-    pub(crate) fn new(worker: &Rc<Worker>, ticket: Option<Ticket>) -> Self {
-        Self(ticket.map(|ticket| (worker.clone(), ticket)))
+    pub(crate) fn new(worker: &Rc<Worker>, ticket: Option<Ticket>, claim: Option<ClaimGuard>) -> Self {
+        Self(ticket.map(|ticket| Redeemed { worker: worker.clone(), ticket, claim }))
     }
 
     /// The ticket is used up, unless it turns out that nothing was sent.
-    fn spend(mut self) -> Option<(Rc<Worker>, Ticket)> {
-        self.0.take()
+    fn spend(mut self) -> Option<Redeemed> {
+        let mut redeemed = self.0.take()?;
+        redeemed.claim.iter_mut().for_each(ClaimGuard::spend);
+        Some(redeemed)
+    }
+
+    /// Nothing was sent.
+    fn unsent(mut redeemed: Redeemed) -> Self {
+        redeemed.claim.iter_mut().for_each(ClaimGuard::unspend);
+        Self(Some(redeemed))
     }
 }
 
@@ -155,8 +171,10 @@ pub(crate) struct Refused(pub(crate) Event);
 
 impl Drop for TicketGuard {
     fn drop(&mut self) {
-        if let Some((worker, ticket)) = &self.0 {
-            worker.shared.admission.give_back(ticket);
+        if let Some(Redeemed { worker, ticket, claim }) = self.0.take() {
+            worker.shared.admission.give_back(&ticket);
+            // Only then may its owner grant it to others.
+            drop(claim);
         }
     }
 }
@@ -206,7 +224,7 @@ impl RequestContext {
         let sent = pin!(upstream.send(request, context));
         let answer = within(deadline, sent).await;
         let is_unsent = matches!(&answer, Some(Err(error)) if was_never_sent(error));
-        if let Some((worker, ticket)) = spent.as_ref().filter(|_| !is_unsent) {
+        if let Some(Redeemed { worker, ticket, .. }) = spent.as_ref().filter(|_| !is_unsent) {
             worker.shared.redeemed.note(ticket, worker.now());
         }
         let Some(answer) = answer else {
@@ -216,7 +234,7 @@ impl RequestContext {
         match answer {
             Ok(response) => forwarded.answered(response, &method, upgrades, cookies),
             Err(error) if was_never_sent(&error) => {
-                drop(TicketGuard(spent));
+                drop(spent.map(TicketGuard::unsent));
                 forwarded.reaches(false);
                 forwarded.failed(&error, Vec::new())
             }

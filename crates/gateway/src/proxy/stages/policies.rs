@@ -48,7 +48,9 @@ impl RequestContext {
         let policies = in_force.as_ref().map(|policies| &***policies);
         let mut progress = Progress::Start;
         loop {
-            let outcome = self.decide(&Asked { parts, url_ticket, policies, is_plain, progress });
+            let may_be_held = false;
+            let outcome =
+                self.decide(&Asked { parts, url_ticket, policies, is_plain, progress, may_be_held });
             let (
                 Outcome::Perform { policy: at, .. } | Outcome::RefusedByPolicy { policy: at, .. },
                 Some(policies),

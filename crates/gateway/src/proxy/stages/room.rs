@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Response, request};
 use hyper::body::Incoming;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
-use tidegate_core::admission::{Admission, PAGE_PASS, PolicyStep, Position, Presented};
+use tidegate_core::admission::{Admission, PAGE_IDLE, PAGE_PASS, PolicyStep, Position, Presented};
 use tidegate_core::measure::Event;
 use tidegate_core::room::Wait;
 use tidegate_core::session::SessionKey;
@@ -160,6 +160,13 @@ pub(crate) enum Outcome {
         ticket: Option<String>,
         cookies: Vec<HeaderValue>,
     },
+    /// It is to be held for a moment; then decide again.
+    Delay {
+        ticket: Ticket,
+        left: Duration,
+    },
+    /// The ticket's owner is to be asked; then decide again.
+    AskOwner(Claiming),
     /// A policy in force is to be performed; then decide again.
     Perform {
         policy: usize,
@@ -169,6 +176,13 @@ pub(crate) enum Outcome {
         policy: usize,
         retry_after: Option<Duration>,
     },
+}
+
+/// A request that the core had claim its ticket.
+pub(crate) struct Claiming {
+    pub(crate) ticket: Ticket,
+    pub(crate) owner: u16,
+    pub(crate) waits: bool,
 }
 
 /// Makes what visitors are handed out: tickets, passes, the figures of a waiting answer.
@@ -318,18 +332,25 @@ impl RoomStage<'_> {
         cookies
     }
 
+    /// The pass of a page that did not wait.
+    pub(crate) fn new_page_pass(&mut self, class: ClassId) -> Pass {
+        let class = ClassId(self.config.class(class).mark.0);
+        let nonce = self.rng.next_u64();
+        Pass { kind: PassKind::Page, class, issued: self.now, first: self.now, nonce }
+    }
+
     /// A pass travels in a cookie and nowhere else, so a visitor who shows one keeps cookies: it is bound as
     /// tickets in cookies are. Bound to the address, it would be lost with it (a phone leaves the wireless
     /// network), and good for all neighbours.
     pub(crate) fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) {
         let binding = self.binding(visitor, cookies);
         let sealed = self.config.keys.seal_pass(pass, &binding);
+        let settings = &self.config.settings;
         let keep = match pass.kind {
             // Longer than its timeout: requests under way, and answers that renew no pass, keep the session
             // for longer than that.
-            PassKind::Session => {
-                self.config.settings.session.max_age.saturating_sub(self.now.since(pass.first))
-            }
+            PassKind::Session => settings.session.max_age.saturating_sub(self.now.since(pass.first)),
+            PassKind::Page if settings.room.unit == Unit::Request => PAGE_IDLE,
             PassKind::Page => PAGE_PASS,
         };
         cookies.push(cookies::set_pass(sealed.as_str(), keep, visitor.secure));

@@ -1,6 +1,5 @@
 //! One request and its session: which one it is, what begins with it, and what the answer does to it.
 
-use http::header::{HOST, ORIGIN, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::RngCore;
 use tidegate_core::admission::{Presented, SessionClaim};
@@ -10,14 +9,13 @@ use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::proxy::context::RequestContext;
 use crate::proxy::cookies::{self, Cookies};
+use crate::proxy::navigation::{comes_from_here, program};
 use crate::proxy::stages::room::{RoomStage, Visitor};
 use crate::shared::sessions::{RequestSession, SessionGuard, of_nonce};
 use tidegate_settings::SessionBy;
 
 const FIELD: HeaderName = HeaderName::from_static("tidegate-session");
 const END: &str = "end";
-/// How the page that made a request is related to its target (W3C Fetch Metadata).
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl RequestContext {
     /// Finds the session that a request belongs to; the request keeps it alive from now on.
@@ -176,23 +174,6 @@ impl RequestContext {
             _ => session.keep(),
         }
     }
-}
-
-/// Whether a request was made by a page of the site that it is for.
-fn comes_from_here(headers: &HeaderMap) -> bool {
-    if headers.get(&SEC_FETCH_SITE).is_some_and(|site| site == "same-origin") {
-        return true;
-    }
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let authority =
-        |url: &'_ str| url.split_once("://").map(|(_, rest)| rest.split('/').next() == text(HOST));
-    // A WebSocket's handshake names its page by `Origin` alone (RFC 6455 4.1).
-    [REFERER, ORIGIN].into_iter().any(|field| text(field).and_then(authority).unwrap_or(false))
-}
-
-/// The program that a client says it is.
-fn program(headers: &HeaderMap) -> &[u8] {
-    headers.get(USER_AGENT).map_or(&[], HeaderValue::as_bytes)
 }
 
 fn says_end(value: &HeaderValue) -> bool {

@@ -33,19 +33,22 @@ pub(crate) struct ByAddress {
     notes: AtomicUsize,
 }
 
+/// A client without cookies, as a number.
+pub(super) fn client(hash: &RandomState, address: IpAddr, program: &[u8]) -> u64 {
+    let address = match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - V6_CLIENT)))),
+        v4 => v4,
+    };
+    hash.hash_one((address, program))
+}
+
 impl ByAddress {
     pub(super) fn new() -> Self {
         Self { hash: RandomState::new(), shards: Default::default(), notes: AtomicUsize::new(0) }
     }
 
     fn client(&self, address: IpAddr, program: &[u8]) -> u64 {
-        let address = match address.to_canonical() {
-            IpAddr::V6(v6) => {
-                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - V6_CLIENT))))
-            }
-            v4 => v4,
-        };
-        self.hash.hash_one((address, program))
+        client(&self.hash, address, program)
     }
 
     /// The session of a client that shows no cookie of the gate.

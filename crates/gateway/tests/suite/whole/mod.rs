@@ -10,6 +10,7 @@ mod harness;
 mod limits;
 mod matrix;
 mod multicast;
+mod page_passes;
 mod policies;
 mod positions;
 mod reload;
