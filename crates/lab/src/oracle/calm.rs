@@ -44,6 +44,9 @@ pub const SLACK_SPLIT: Duration = Duration::from_secs(5);
 pub const TO_NORMAL: Duration = Duration::from_secs(120);
 /// An origin so far behind, in seconds of work that queue at the gate, has less than the operator's capacity.
 const FALLS_BEHIND_S: f64 = 0.5;
+/// The same without a queue, because visitors give up: with every in-flight slot taken for a second less than
+/// this part of the capacity is sent.
+const SLOW: f64 = 0.5;
 /// Where a queue is kept at the gate: beyond this much work in it, visitors are asked to come again.
 const ASKED_AGAIN_S: f64 = 2.0;
 /// An estimator that has not seen the origin at its limit searches for so long once visitors wait.
@@ -92,6 +95,8 @@ pub(super) struct Calm {
     busy_us: Option<u64>,
     /// Cost units per second, as of the last second.
     capacity: f64,
+    /// In this second the gate could have sent more.
+    had_room: bool,
     /// Work sent to the origin, and the most of it in a second.
     sent: f64,
     sent_before: f64,
@@ -263,6 +268,7 @@ impl Calm {
             // their turn.
             self.world += 1;
         }
+        self.had_room |= state.forwards() && gate.has_room();
         if is_rate && state.forwards() && queued.units() > FALLS_BEHIND_S * state.capacity().get() {
             self.disturbed(now_us);
         }
@@ -274,6 +280,10 @@ impl Calm {
         self.capacity = process.capacity().get();
         self.busy_us = if process.admission.busy(now) { self.busy_us.or(Some(now_us)) } else { None };
         let sent = self.sent - std::mem::replace(&mut self.sent_before, self.sent);
+        let had_room = std::mem::take(&mut self.had_room);
+        if !process.admission.targets().keeps_queue && !had_room && sent < SLOW * self.capacity {
+            self.disturbed(now_us);
+        }
         self.fastest = self.fastest.max(sent);
         if sent > 0.0 || !process.admission.busy(now) {
             self.sent_us = now_us;

@@ -52,6 +52,27 @@ fn crowds_break_no_rule() {
     breaks_nothing(&scenario("crowd.toml"), false);
 }
 
+/// Crowds that once broke a rule, with and without faults.
+#[test]
+fn seeds_that_broke_a_rule_before_do_not_again() {
+    for seed in [26_805, 28_571] {
+        for random_faults in [false, true] {
+            let report = sweep(&scenario("crowd.toml"), seed..=seed, 1, random_faults).expect("a scenario");
+            let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
+            assert!(broken.is_none(), "{seed}, faults: {random_faults}: {broken:?}");
+        }
+    }
+}
+
+/// An origin that is far slower than the operator's figure, and visitors who give up at it: in two processes.
+#[test]
+fn waits_are_not_judged_by_an_origin_that_has_less_than_the_operators_figure() {
+    let mut split = scenario("crowd.toml");
+    split.gate.as_mut().expect("a gate").split = true;
+    let report = sweep(&split, 49..=49, 1, true).expect("a scenario");
+    assert!(report.broken().next().is_none());
+}
+
 #[test]
 fn crowds_with_faults_break_no_rule() {
     breaks_nothing(&scenario("crowd.toml"), true);
