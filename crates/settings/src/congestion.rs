@@ -135,28 +135,28 @@ const CONDITION: Text =
 
 section! {
     /// Detectors: what may be congested (docs/rules.md). Each has a level: green, orange, red or unknown.
-    pub struct Detector {
+    pub struct Detector [tunable] {
         /// Its name in rules, metrics and the API.
-        name: String = String::new() => DETECTOR_NAME;
+        [fixed] name: String = String::new() => DETECTOR_NAME;
         /// What it measures: requests per second ("request-rate", of all or of `class`), connections accepted
         /// per second ("connection-rate"), response times in seconds ("response-time", of all or of `class`),
         /// open connections, sessions, a figure of a host, or a figure that another application sends (`PUT
         /// /v1/signals/NAME`).
-        kind: Watched = Watched::RequestRate => Choice;
+        [fixed] kind: Watched = Watched::RequestRate => Choice;
         /// Of "request-rate" and "response-time": only this class; empty: all classes.
-        class: String = String::new() => CLASS_OR_NONE;
+        [fixed] class: String = String::new() => CLASS_OR_NONE;
         /// Of "response-time": "mean", "deviation", or a percentile like "p95". Of "host": "cpu", "memory"
         /// (shares, 0 to 1) or "load" (per processor); of a `source` in Prometheus's text form also any
         /// metric, like `node_filesystem_avail_bytes{mountpoint="/"}` (series that match are added up; a
         /// `_total` is taken per second); of a `source` in JSON a pointer, like "/workers/busy". Empty: "p95"
         /// or "cpu".
-        figure: String = String::new() => FIGURE;
+        [fixed] figure: String = String::new() => FIGURE;
         /// Of "host": the source of its figures: this host, a node_exporter, or any URL that answers JSON.
-        source: String = String::new() => SOURCE;
+        [fixed] source: String = String::new() => SOURCE;
         /// Of "host": time between two readings of the source.
-        every: Duration = secs(2) => span(100, HOUR);
+        [fixed] every: Duration = secs(2) => span(100, HOUR);
         /// Of "host": how long an answer of the source may take.
-        timeout: Duration = secs(1) => span(10, 30 * S);
+        [fixed] timeout: Duration = secs(1) => span(10, 30 * S);
         /// Of "host", "signal" and "response-time": how long the last figure is valid; after that the level
         /// is unknown.
         time_to_live: Duration = secs(15) => span(100, DAY);
@@ -193,9 +193,9 @@ section! {
         /// Its name in metrics, logs and the API.
         [fixed] name: String = String::new() => NAME;
         /// The condition in CEL, over `levels`, `figures` and `time`.
-        [fixed] when: String = String::new() => CONDITION;
+        when: String = String::new() => CONDITION;
         /// The rule ends when this holds and `when` does not; empty: when `when` does not hold.
-        [fixed] until: String = String::new() => CONDITION;
+        until: String = String::new() => CONDITION;
         /// Least time for which the rule is in force.
         hold: Duration = secs(5) => span_or_zero(100, DAY);
         /// What is done: "refuse", "limit" (requests beyond `rate` are refused), "multicast" (one request per
@@ -243,6 +243,19 @@ section! {
 }
 
 impl Detector {
+    /// Whether another of the same name measures the same, so that what was measured is valid for both.
+    pub fn measures_as(&self, other: &Self) -> bool {
+        let what = |one: &Self| {
+            (one.name.clone(), one.kind, one.class.clone(), one.figure.clone(), one.source.clone())
+        };
+        what(self) == what(other)
+    }
+
+    /// Whether its source is asked as another's: for the same, as often, and as long.
+    pub fn asks_as(&self, other: &Self) -> bool {
+        self.measures_as(other) && (self.every, self.timeout) == (other.every, other.timeout)
+    }
+
     /// The figure of response times; `None`: there is no such figure.
     pub fn statistic(&self) -> Option<Statistic> {
         match self.figure.as_str() {
@@ -332,7 +345,8 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     }
 }
 
-/// Reports mistakes in conditions. They are not among the tunables, so tuning need not parse them again.
+/// Reports mistakes in conditions. They take longer to parse than all other checks together, so this is done
+/// only where a condition may have changed.
 pub(crate) fn check_conditions(settings: &Settings, out: &mut Reader) {
     let detectors = settings.item_names("detector");
     for (i, rule) in settings.rule.iter().enumerate() {

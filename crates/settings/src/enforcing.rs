@@ -87,14 +87,14 @@ section! {
 
     /// Service levels (SLA), first match wins: a request is of a level if it meets one of its conditions.
     /// Other requests are of level `default`.
-    pub struct Tier {
+    pub struct Tier [tunable] {
         /// Its name in metrics and rules.
-        name: String = String::new() => NAME;
+        [fixed] name: String = String::new() => NAME;
         /// Client networks.
-        client: Vec<IpNet> = Vec::new() => List(Network);
+        [fixed] client: Vec<IpNet> = Vec::new() => List(Network);
         /// The class of its requests, with its priority, weight and queue at the gate; empty: the class that
         /// they match.
-        class: String = String::new() => CLASS_OR_NONE;
+        [fixed] class: String = String::new() => CLASS_OR_NONE;
         /// No rule applies to it.
         exempt: bool = false => Flag;
         /// It does not wait in the waiting room.

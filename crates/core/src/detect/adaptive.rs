@@ -15,7 +15,8 @@
 //! **Congestion is not learned as normal.** A time-out may follow whatever the network does; a threshold that
 //! follows the overload ends the alarm by itself. So nothing is learned while the level is red, from the
 //! first red figure on. Two cases remain. A figure that rises more slowly than `learn` is learned, like
-//! growth, up to `ceiling`. A new normal that came with a jump stays red until the detector is reset.
+//! growth, up to `ceiling`. A new normal that came with a jump stays red until an operator raises `floor` above it
+//! for as long as it takes to learn it.
 //!
 //! Rejected: learning with smaller weights while red (it ends the alarm too, only later), and medians of the
 //! same hour on other days (needs weeks, and the first day of a campaign is unlike any other).
@@ -78,6 +79,15 @@ impl Adaptive {
     /// A threshold without data.
     pub fn new(config: AdaptiveConfig) -> Self {
         Self { config, mean: 0.0, deviation: 0.0, learned: Duration::ZERO, at: None }
+    }
+
+    /// The same mean and deviation by other parameters. A longer `learn` begins no new warm-up: the thresholds
+    /// would be unknown for its time.
+    #[must_use]
+    pub fn with(self, config: AdaptiveConfig) -> Self {
+        let is_warm = self.thresholds().is_some();
+        let learned = if is_warm { self.learned.max(config.learn.mul_f64(WARM_UP)) } else { self.learned };
+        Self { config, learned, ..self }
     }
 
     /// Learns the present figure as normal.

@@ -85,6 +85,17 @@ impl Judge {
         Self { config: *config, adaptive, last: Judgement::default(), below: None }
     }
 
+    /// Goes over to other parameters with the level in force, the time it has been calm, and what is learned.
+    pub fn retune(&mut self, config: &JudgeConfig, now: Timestamp) {
+        self.adaptive = match (config.limit, self.adaptive) {
+            (Limit::Fixed { .. }, _) => None,
+            (Limit::Adaptive(config), Some(learned)) => Some(learned.with(config)),
+            (Limit::Adaptive(config), None) => Some(Adaptive::new(config)),
+        };
+        self.config = *config;
+        self.take(self.last.figure, now);
+    }
+
     /// The last judgement.
     pub fn verdict(&self) -> Judgement {
         self.last

@@ -87,6 +87,10 @@ pub trait Resource {
         self.verdict().congestion()
     }
 
+    /// Goes over to other parameters, by which the present figure is judged. What was measured and learned
+    /// stays: averages, the level and its timer.
+    fn retune(&mut self, common: &Common, now: Timestamp);
+
     /// The judgement that the congestion follows from.
     fn verdict(&self) -> Judgement;
 

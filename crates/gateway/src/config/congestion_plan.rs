@@ -53,6 +53,22 @@ impl Plan {
         Self::with(settings, classes, conditions)
     }
 
+    /// The same with the values of tunables that `new` has and `old` had not.
+    pub fn tuned(
+        self: &Arc<Self>,
+        old: &Settings,
+        new: &Settings,
+        classes: &[ClassFacts],
+    ) -> Result<Arc<Self>, PlanError> {
+        let texts = |s: &Settings| -> Vec<_> {
+            s.rule.iter().map(|rule| (rule.when.clone(), rule.until.clone())).collect()
+        };
+        if texts(old) == texts(new) {
+            return Ok(self.renumbered(new, classes));
+        }
+        Self::new(new, &class_names(classes)).map(Arc::new)
+    }
+
     /// The same with other values of tunables and other ids of classes; conditions depend on neither.
     pub fn renumbered(self: &Arc<Self>, settings: &Settings, classes: &[ClassFacts]) -> Arc<Self> {
         // Errors do not depend on these, so that there are none.

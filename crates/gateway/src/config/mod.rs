@@ -135,7 +135,7 @@ impl Config {
     /// is shared, so that a change costs microseconds.
     ///
     /// # Errors
-    /// The estimator's name, which the settings have checked.
+    /// The estimator's name, or a rule's condition, which the settings have checked.
     pub fn tuned(&self, settings: Settings) -> Result<Self, ConfigError> {
         if settings.estimator() != self.settings.estimator() {
             capacity::by_name(settings.estimator(), &settings.capacity.options())?;
@@ -151,7 +151,10 @@ impl Config {
             all_navigations: settings.room.classes.is_empty(),
             gate: gate_config(&settings, &known),
             plan: self.plan.clone(),
-            tiers: self.tiers.clone(),
+            tiers: match settings.tier == self.settings.tier {
+                true => self.tiers.clone(),
+                false => Arc::new(self.tiers.tuned(&settings)),
+            },
             applications: self.applications.clone(),
             ingress: Ingress::default(),
             settings,
@@ -160,9 +163,10 @@ impl Config {
         for (facts, before) in tuned.classes.iter_mut().zip(&self.classes) {
             facts.before.clone_from(&before.before);
         }
-        let is_same = |a: &Settings, b: &Settings| a.rule == b.rule && a.enforcement == b.enforcement;
-        if !is_same(&tuned.settings, &self.settings) {
-            tuned.plan = self.plan.renumbered(&tuned.settings, &tuned.classes);
+        let parts =
+            |s: &'_ Settings| (s.rule.clone(), s.detector.clone(), s.tier.clone(), s.enforcement.clone());
+        if parts(&tuned.settings) != parts(&self.settings) {
+            tuned.plan = self.plan.tuned(&self.settings, &tuned.settings, &tuned.classes)?;
         }
         Ok(tuned)
     }

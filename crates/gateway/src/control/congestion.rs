@@ -64,6 +64,15 @@ impl Watch {
         Self { settings, resource, logged: Level::Unknown }
     }
 
+    /// The same with other parameters.
+    fn with(mut self, settings: &Detector, now: Timestamp) -> Self {
+        if self.settings != *settings {
+            self.resource.retune(&settings.common(), now);
+            self.settings.clone_from(settings);
+        }
+        self
+    }
+
     fn log(&mut self, verdict: &Judgement) {
         if self.logged == verdict.level {
             return;
@@ -141,19 +150,19 @@ impl Congestion {
         self.publish(publish, now);
     }
 
-    /// Goes over to another plan, if it is another. Unchanged detectors keep what they have learned, and
-    /// unchanged rules keep their state.
+    /// Goes over to another plan, if it is another. Detectors that measure the same keep what they measured,
+    /// their level and what they have learned, whatever their thresholds; rules of the same name their state.
     fn follow(&mut self, plan: &Arc<Plan>, readings: &Readings, now: Timestamp) -> Vec<Change> {
         if Arc::ptr_eq(plan, &self.plan) {
             return Vec::new();
         }
         let mut old = std::mem::take(&mut self.watches);
         let watches = plan.detectors.iter().enumerate().map(|(at, settings)| {
-            let is_same = |watch: &Watch| watch.settings == *settings;
+            let is_same = |watch: &Watch| watch.settings.measures_as(settings);
             // A criterion names classes and readings by index, so equal settings alone are not enough.
             let same = |i: &usize| is_same(&old[*i]) && self.plan.criteria.get(*i) == plan.criteria.get(at);
             match (0..old.len()).find(same) {
-                Some(i) => std::mem::replace(&mut old[i], Watch::new(plan, at)),
+                Some(i) => std::mem::replace(&mut old[i], Watch::new(plan, at)).with(settings, now),
                 None => Watch::new(plan, at),
             }
         });

@@ -272,7 +272,7 @@ fn a_class_is_the_same_to_rules_and_detectors_after_a_reload() {
 }
 
 #[test]
-fn an_unchanged_detector_keeps_its_state() {
+fn a_detector_that_measures_the_same_keeps_its_state() {
     let mut bench =
         Bench::new("[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 50\nperiod = \"10s\"\n");
     for _ in 0..200 {
@@ -284,6 +284,15 @@ fn an_unchanged_detector_keeps_its_state() {
     bench.reload("[queue]\nmax_wait = \"7s\"\n[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 50\nperiod = \"10s\"\n");
     assert_eq!(level(&bench), Some(Level::Red));
     bench.reload("[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 60\nperiod = \"10s\"\n");
+    assert_eq!(level(&bench), Some(Level::Red), "another threshold");
+    // Nobody comes any more: the level lasts for `calm`, and falls by the new threshold.
+    bench.tune("detector.rate.red", "90.0");
+    assert_eq!(level(&bench), Some(Level::Red));
+    bench.run(5);
+    bench.tune("detector.rate.red", "1000.0");
+    bench.run(7);
+    assert_eq!(level(&bench), Some(Level::Green));
+    bench.reload("[[detector]]\nname = \"rate\"\nkind = \"connection-rate\"\nred = 60\nperiod = \"10s\"\n");
     assert_eq!(level(&bench), Some(Level::Unknown), "it is another");
 }
 
@@ -301,13 +310,21 @@ fn rules_are_tuned_while_they_hold() {
     assert!(bench.in_force().is_empty());
     bench.tune("rule.close.enabled", "true");
     assert_eq!((bench.in_force(), standing(&bench).times), (vec!["close".to_owned()], 2));
-    // The condition is not a tunable, and unknown names are mistakes.
-    for (name, hint) in [
-        ("rule.close.when", "a key that takes a changed file and a reload"),
-        ("rule.close.enabeld", "Did you mean `rule.close.enabled`?"),
-        ("rule.colse.enabled", "The rules are \"close\"."),
+    // Another condition that holds keeps the rule in force; one that does not ends it.
+    bench.tune("rule.close.when", "'figures.crowd >= 110'");
+    assert_eq!((bench.in_force(), standing(&bench).times), (vec!["close".to_owned()], 2));
+    bench.tune("rule.close.when", "'figures.crowd >= 130'");
+    assert!(bench.in_force().is_empty());
+    for (name, value, hint) in [
+        ("rule.close.visitors", "true", "a key that takes a changed file and a reload"),
+        ("rule.close.enabeld", "true", "Did you mean `rule.close.enabled`?"),
+        ("rule.colse.enabled", "true", "The rules are \"close\"."),
+        ("rule.close.when", "'levels.cowrd == \"red\"'", "`levels.crowd`"),
+        ("rule.close.until", "'figures.crowd'", "a condition, which is true or false"),
+        ("detector.crowd.kind", "\"sessions\"", "a key that takes a changed file and a reload"),
+        ("detector.crowd.red", "0.0", "a threshold above 0"),
     ] {
-        let mistakes = bench.live.settings.tuned(&[(name, "true")]).unwrap_err();
+        let mistakes = bench.live.settings.tuned(&[(name, value)]).unwrap_err();
         assert!(mistakes[0].to_string().contains(hint), "{}", mistakes[0]);
     }
 }
