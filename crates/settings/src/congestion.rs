@@ -11,13 +11,15 @@ use tidegate_core::units::{ClassId, Rate};
 
 use super::Settings;
 use super::condition::Condition;
+use super::declare::Leaf;
 use super::exposition::Pattern;
 use super::figures::GateFigure;
-use super::kinds::net::{CLASS_NAME, CLASS_OR_NONE, NAME, NAME_OR_NONE, PATH_GLOB, Text, text};
+use super::kinds::net::{CLASS_NAME, CLASS_OR_NONE, FIELD_NAME, NAME, NAME_OR_NONE, PATH_GLOB, Text, text};
 use super::kinds::quantity::{Count, DAY, HOUR, Number, Portion, S, secs, span, span_or_zero};
-use super::kinds::{Choice, Flag, List, Named};
+use super::kinds::{Choice, Flag, List, Named, toml_string};
 use super::mistake::{MAX_MISTAKES, did_you_mean};
 use super::read::{Reader, item_path};
+use super::tree::Value;
 
 /// Longest condition, in bytes: people write shorter ones, and the time to parse is bounded.
 const MAX_CONDITION: usize = 2_000;
@@ -81,6 +83,66 @@ named! {
         Stop = "stop",
     }
 }
+
+/// Of whose requests a rule decides, beside all other conditions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Share {
+    /// Of this share of the visitors.
+    Portion(f64),
+    /// Of all. Of "multicast": whatever cookies they have.
+    IgnoreCookies,
+}
+
+struct ShareOrCookies;
+
+impl ShareOrCookies {
+    const WORDS: [(&'static str, Share); 1] = [("ignore-cookies", Share::IgnoreCookies)];
+}
+
+impl Leaf<Share> for ShareOrCookies {
+    fn parse(&self, value: &Value) -> Result<Share, Option<String>> {
+        if let Value::Text(text) = value {
+            if let Some((_, share)) = Self::WORDS.iter().find(|(word, _)| word == text) {
+                return Ok(*share);
+            }
+            let guess = || did_you_mean(text, Self::WORDS.iter().map(|(word, _)| *word));
+            return Portion.parse(value).map(Share::Portion).map_err(|hint| hint.or_else(guess));
+        }
+        Portion.parse(value).map(Share::Portion)
+    }
+
+    fn expected(&self) -> String {
+        let words = Self::WORDS.map(|(word, _)| format!("\"{word}\""));
+        format!("{}, or {}", Leaf::expected(&Portion), words.join(" or "))
+    }
+
+    fn show(&self, value: &Share) -> String {
+        match value {
+            Share::Portion(share) => Portion.show(share),
+            other => {
+                let word = Self::WORDS.iter().find(|(_, share)| share == other).map(|(word, _)| *word);
+                toml_string(word.unwrap_or_default())
+            }
+        }
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        let words = Self::WORDS.map(|(word, _)| word).join("|");
+        let pattern = format!("%$|^({words})$");
+        serde_json::json!({ "type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": pattern })
+    }
+}
+
+/// Fields that a shared answer needs to be read as what it is, and those of the connection.
+const NOT_STRIPPED: [&str; 7] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "location",
+    "transfer-encoding",
+];
 
 impl Named for OnUnknown {
     const NAMES: &'static [(&'static str, Self)] =
@@ -214,8 +276,12 @@ section! {
         /// Never visitors of these service levels.
         [fixed] spare: Vec<String> = Vec::new() => List(NAME);
         /// Only this share of the visitors, always the same ones: chosen by their session, or else by their
-        /// address.
-        share: f64 = 1.0 => Portion;
+        /// address. Of "multicast" also "ignore-cookies": answers are shared whatever cookies a visitor has. The
+        /// shared request is sent without cookies, and `strip` is removed from its answer.
+        share: Share = Share::Portion(1.0) => ShareOrCookies;
+        /// Of `share = "ignore-cookies"`: the fields that are removed from a shared answer. With "cache-control"
+        /// among them, answers that say `private` or `no-store` are shared too.
+        strip: Vec<String> = vec!["set-cookie".into()] => List(FIELD_NAME);
         /// Of "multicast": how long an answer is given to others.
         period: Duration = secs(1) => span(100, HOUR);
         /// Of "ask": the application.
@@ -465,6 +531,17 @@ fn check_rule(settings: &Settings, rule: &Rule, path: &str, out: &mut Reader) {
     }
     if rule.then != Then::Multicast {
         out.only_with(path, "period", "then = \"multicast\"");
+        if rule.share == Share::IgnoreCookies {
+            let expected = "a share (\"ignore-cookies\" is of then = \"multicast\")";
+            out.conflict(&key("share"), expected, "\"ignore-cookies\"", None);
+        }
+    }
+    if rule.share != Share::IgnoreCookies {
+        out.only_with(path, "strip", "share = \"ignore-cookies\"");
+    }
+    for (i, field) in rule.strip.iter().enumerate().filter(|(_, one)| NOT_STRIPPED.contains(&one.as_str())) {
+        let expected = "a field without which the answer can still be read";
+        out.conflict(&out.element(&key("strip"), i), expected, format!("\"{field}\""), None);
     }
     if !refuses {
         out.only_with(path, "action", "a policy that refuses");

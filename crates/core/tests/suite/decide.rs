@@ -492,7 +492,7 @@ fn policies_are_performed_outside_and_the_decision_goes_on_with_the_answer() {
     let period = Duration::from_secs(1);
     let policies = PolicySet::new(vec![
         policy(0, Policy::Ask(AuthoriserId(3))),
-        policy(1, Policy::Multicast { period }),
+        policy(1, Policy::Multicast { period, ignores_cookies: None }),
         policy(2, Policy::Reroute(RouteId(4))),
         ActivePolicy { is_shadow: true, ..policy(3, Policy::Refuse) },
     ]);

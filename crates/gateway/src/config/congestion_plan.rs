@@ -12,7 +12,7 @@ use tidegate_core::units::{Cost, Rate, Timestamp};
 
 use crate::config::ClassFacts;
 use tidegate_settings::condition::{Condition, Wrong};
-use tidegate_settings::{Detector, How, Rule, Settings, Then, Visitors};
+use tidegate_settings::{Detector, How, Rule, Settings, Share, Then, Visitors};
 
 /// Why detectors and rules cannot be compiled; `tidegate check` reports the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -153,8 +153,11 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         urls: if rule.urls.is_empty() { None } else { Some(paths(&rule.urls)?) },
         except: paths(&rule.except)?,
         spared: tiers.fold(0, |bits, tier| bits | 1 << tier.0),
-        // The cast saturates.
-        share: (rule.share < 1.0).then_some((rule.share * u64::MAX as f64) as u64),
+        share: match rule.share {
+            // The cast saturates.
+            Share::Portion(share) => (share < 1.0).then_some((share * u64::MAX as f64) as u64),
+            Share::IgnoreCookies => None,
+        },
     };
     // Unknown names were already rejected by the settings check.
     let index = |list: &str, name: &str| {
@@ -166,7 +169,11 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         Then::Refuse => Policy::Refuse,
         Then::Limit => SharedBucket::new(&bucket_config(Rate::per_second(rule.rate).unwrap_or_default()))
             .map_or(Policy::Refuse, Policy::Limit),
-        Then::Multicast => Policy::Multicast { period: rule.period },
+        Then::Multicast => Policy::Multicast {
+            period: rule.period,
+            ignores_cookies: (rule.share == Share::IgnoreCookies)
+                .then(|| rule.strip.iter().map(|field| field.as_str().into()).collect()),
+        },
         Then::Ask => Policy::Ask(AuthoriserId(index("application", &rule.application))),
         Then::Room => Policy::Room,
         Then::Reroute => Policy::Reroute(route()),

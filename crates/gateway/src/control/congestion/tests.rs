@@ -409,3 +409,37 @@ fn time_is_of_the_calendar() {
     assert_eq!(times(Timestamp::from_secs(1_795_331_289)), [7.0, 8.0, 7.0, 22.0, 11.0]);
     assert_eq!(times(Timestamp::from_micros(u64::MAX)), [0.0, 0.0, 4.0, 1.0, 1.0]);
 }
+
+#[test]
+fn a_rule_may_ignore_cookies() {
+    let rule = "[[rule]]\nname = \"m\"\nwhen = \"true\"\nthen = \"multicast\"\n";
+    let strips = |text: &str| {
+        let mut bench = Bench::new(&format!("{rule}{text}"));
+        bench.tick();
+        match &bench.enforcement.standing().set.iter().next().expect("in force").policy {
+            Policy::Multicast { ignores_cookies, .. } => ignores_cookies
+                .as_ref()
+                .map(|fields| fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(strips(""), None);
+    assert_eq!(strips("share = \"ignore-cookies\"\n").as_deref(), Some("set-cookie"));
+    let more = "share = \"ignore-cookies\"\nstrip = [\"set-cookie\", \"etag\"]\n";
+    assert_eq!(strips(more).as_deref(), Some("set-cookie etag"));
+    for (text, key, wanted) in [
+        ("then = \"refuse\"\nshare = \"ignore-cookies\"", "share", "is of then = \"multicast\""),
+        ("then = \"multicast\"\nstrip = \"etag\"", "strip", "no `strip` without share = \"ignore-cookies\""),
+        (
+            "then = \"multicast\"\nshare = \"ignore-cookies\"\nstrip = \"content-type\"",
+            "strip",
+            "can still be read",
+        ),
+        ("then = \"multicast\"\nshare = \"ignore-cookie\"", "share", "Did you mean `ignore-cookies`?"),
+    ] {
+        let text = format!("origin.replicas = \"a:1\"\n[[rule]]\nname = \"m\"\nwhen = \"true\"\n{text}\n");
+        let mistakes = Settings::parse(&text, "test").unwrap_err();
+        let told = mistakes[0].to_string();
+        assert!(told.contains(&format!("rule.m.{key}: ")) && told.contains(wanted), "{told}");
+    }
+}

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
@@ -152,6 +152,20 @@ impl TicketGuard {
 /// Says in an answer to a request for all that the gate has refused it, and why.
 #[derive(Clone, Copy)]
 pub(crate) struct Refused(pub(crate) Event);
+
+/// Says in an answer to a request for all that the origin ends the sessions of those who get it.
+#[derive(Clone, Copy)]
+pub(crate) struct EndsSession;
+
+/// Adds the gate's cookies to an answer of the origin.
+pub(crate) fn add_cookies(headers: &mut HeaderMap, cookies: Vec<HeaderValue>) {
+    if !cookies.is_empty() {
+        // In addition to the origin's fields (the stricter counts, RFC 9111 4.2.1): a cache in front must not
+        // hand one visitor's pass, or the end of one visitor's ticket, to all.
+        headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+    }
+    headers.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
+}
 
 impl Drop for TicketGuard {
     fn drop(&mut self) {
@@ -317,7 +331,7 @@ impl Forwarded {
     ) -> Response<ResponseBody<Self>> {
         let (mut parts, body) = response.into_parts();
         let x = &mut self.context;
-        x.answered(&mut parts.headers, &mut cookies);
+        let ends_session = x.answered(&mut parts.headers, &mut cookies);
         if let Err(bad) =
             hygiene::prepare_response(&mut parts, method, &x.config.settings.proxy.via, upgrades)
         {
@@ -328,12 +342,10 @@ impl Forwarded {
             log.status = parts.status.as_u16();
             log.replica = body.replica().cloned();
         }
-        if !cookies.is_empty() {
-            // In addition to the origin's fields (the stricter counts, RFC 9111 4.2.1): a cache in front must
-            // not hand one visitor's pass, or the end of one visitor's ticket, to all.
-            parts.headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+        if ends_session && x.for_all.is_some() {
+            parts.extensions.insert(EndsSession);
         }
-        parts.headers.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
+        add_cookies(&mut parts.headers, cookies);
         if x.config.settings.proxy.server_timing {
             let queued = self.slot.as_ref().map_or(0, |slot| slot.queued.as_micros() as u64);
             let origin = x.worker.now().since(self.sent).as_micros() as u64;

@@ -14,6 +14,7 @@ use crate::proxy::respond::{self, WaitingAnswer};
 use crate::proxy::stages::admission::Asked;
 use crate::proxy::stages::forward::{Answer, own};
 use crate::proxy::stages::room::Outcome;
+use crate::shared::coalesce::SharedCookies;
 use crate::shared::policies::PoliciesInForce;
 use crate::shared::policies::refusals::Cause;
 use crate::shared::policies::stats::Done;
@@ -82,14 +83,16 @@ impl RequestContext {
                 let agrees = self.authorise(authoriser, parts).await;
                 Ok(if agrees { Progress::After(at) } else { Progress::Denied(at) })
             }
-            PolicyStep::Coalesce { period } => match self.share(parts, period).await {
-                Some(response) => {
-                    policies.count(policy, Done::Multicast);
-                    self.conn.control.share();
-                    Err(Box::new(response))
+            PolicyStep::Coalesce { period } => {
+                match self.share(parts, period, SharedCookies::of(policy)).await {
+                    Some(response) => {
+                        policies.count(policy, Done::Multicast);
+                        self.conn.control.share();
+                        Err(Box::new(response))
+                    }
+                    None => Ok(Progress::After(at)),
                 }
-                None => Ok(Progress::After(at)),
-            },
+            }
             PolicyStep::Reroute(route) => match self.reroute(route, parts) {
                 Rerouted::Already => Ok(Progress::After(at)),
                 rerouted => {
