@@ -90,8 +90,8 @@ pub enum Policy {
     Limit(Arc<SharedBucket>),
     /// *URL multicast*: at most one upstream request per URL and `period`; its answer goes to all who asked.
     ///
-    /// `ignores_cookies`: cookies take no part, and these fields of its answer are removed. `None`: answers are
-    /// shared as the origin allows it.
+    /// `ignores_cookies`: cookies take no part, and these fields of its answer are removed. `None`: answers
+    /// are shared as the origin allows it.
     Multicast { period: Duration, ignores_cookies: Option<Arc<[Box<str>]>> },
     /// Another application is asked; what it refuses is refused.
     Ask(AuthoriserId),
@@ -158,6 +158,12 @@ pub fn visitor_number(identity: u128) -> u64 {
         x ^ (x >> 31)
     };
     mix(mix(identity as u64 ^ 0x9e37_79b9_7f4a_7c15) ^ (identity >> 64) as u64)
+}
+
+/// The numbers below this are those of a share of the visitors.
+pub fn part_of_visitors(share: f64) -> u64 {
+    // The cast saturates.
+    (share * u64::MAX as f64) as u64
 }
 
 /// What becomes of a request, by `policy`.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::detect::{
-    AdaptiveConfig, Common, Counted, Criterion, JudgeConfig, Limit, MAX_FIGURE, Sampling, SourceId, Statistic,
+    AdaptiveConfig, Common, Counted, Criterion, ExcessConfig, JudgeConfig, Limit, MAX_FIGURE, Sampling,
+    SourceId, Statistic,
 };
 use tidegate_core::policies::TierId;
 use tidegate_core::rules::OnUnknown;
@@ -89,6 +90,8 @@ named! {
 pub enum Share {
     /// Of this share of the visitors.
     Portion(f64),
+    /// Of as many as are too many by the detectors in the conditions.
+    Level,
     /// Of all. Of "multicast": whatever cookies they have.
     IgnoreCookies,
 }
@@ -96,7 +99,8 @@ pub enum Share {
 struct ShareOrCookies;
 
 impl ShareOrCookies {
-    const WORDS: [(&'static str, Share); 1] = [("ignore-cookies", Share::IgnoreCookies)];
+    const WORDS: [(&'static str, Share); 2] =
+        [("level", Share::Level), ("ignore-cookies", Share::IgnoreCookies)];
 }
 
 impl Leaf<Share> for ShareOrCookies {
@@ -113,7 +117,7 @@ impl Leaf<Share> for ShareOrCookies {
 
     fn expected(&self) -> String {
         let words = Self::WORDS.map(|(word, _)| format!("\"{word}\""));
-        format!("{}, or {}", Leaf::expected(&Portion), words.join(" or "))
+        format!("{}, {}", Leaf::expected(&Portion), words.join(" or "))
     }
 
     fn show(&self, value: &Share) -> String {
@@ -132,6 +136,9 @@ impl Leaf<Share> for ShareOrCookies {
         serde_json::json!({ "type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": pattern })
     }
 }
+
+/// A figure follows no load faster than the control tick looks.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Fields that a shared answer needs to be read as what it is, and those of the connection.
 const NOT_STRIPPED: [&str; 7] = [
@@ -276,11 +283,13 @@ section! {
         /// Never visitors of these service levels.
         [fixed] spare: Vec<String> = Vec::new() => List(NAME);
         /// Only this share of the visitors, always the same ones: chosen by their session, or else by their
-        /// address. Of "multicast" also "ignore-cookies": answers are shared whatever cookies a visitor has. The
-        /// shared request is sent without cookies, and `strip` is removed from its answer.
+        /// address. "level": the share by which the detectors in the condition exceed red, so that their
+        /// figures come to rest there (docs/rules.md). Of "multicast" also "ignore-cookies": answers are
+        /// shared whatever cookies a visitor has. The shared request is sent without cookies, and `strip` is
+        /// removed from its answer.
         share: Share = Share::Portion(1.0) => ShareOrCookies;
-        /// Of `share = "ignore-cookies"`: the fields that are removed from a shared answer. With "cache-control"
-        /// among them, answers that say `private` or `no-store` are shared too.
+        /// Of `share = "ignore-cookies"`: the fields that are removed from a shared answer. With
+        /// "cache-control" among them, answers that say `private` or `no-store` are shared too.
         strip: Vec<String> = vec!["set-cookie".into()] => List(FIELD_NAME);
         /// Of "multicast": how long an answer is given to others.
         period: Duration = secs(1) => span(100, HOUR);
@@ -357,6 +366,21 @@ impl Detector {
         }
     }
 
+    /// Whether a rule may refuse the part of the requests by which it is exceeded. A response time tells too
+    /// late: it rises with the work that waits, and goes on rising after too much has been let in.
+    pub fn can_be_followed(&self) -> bool {
+        self.kind != Watched::ResponseTime
+    }
+
+    /// How its figure reacts to refusals. The figure follows the load after its averaging, the reading of its
+    /// source, and whatever else `calm` is set to: how long open sessions take to end, for example.
+    pub fn excess(&self) -> ExcessConfig {
+        let reading = if self.kind == Watched::Host { self.every } else { Duration::ZERO };
+        let lag = (self.period + reading).max(self.calm).max(TICK);
+        let is_told = matches!(self.kind, Watched::RequestRate | Watched::ConnectionRate | Watched::Signal);
+        ExcessConfig { feels_refusals: !is_told, time: 4 * lag }
+    }
+
     /// How it measures and judges.
     pub fn common(&self) -> Common {
         let some = |threshold: f64| Some(threshold).filter(|threshold| *threshold > 0.0);
@@ -417,16 +441,25 @@ pub(crate) fn check_conditions(settings: &Settings, out: &mut Reader) {
     let detectors = settings.item_names("detector");
     for (i, rule) in settings.rule.iter().enumerate() {
         let path = item_path("rule", &rule.name, i);
+        let mut follows = false;
         for (key, text) in [("when", &rule.when), ("until", &rule.until)] {
             if text.is_empty() {
                 continue;
             }
-            if let Err(wrong) = Condition::compile(text, &detectors) {
-                out.conflict(&format!("{path}.{key}"), wrong.expected, wrong.got, wrong.hint);
+            match Condition::compile(text, &detectors) {
+                Ok(condition) => {
+                    let mut named = condition.detectors.iter().map(|at| &settings.detector[*at]);
+                    follows |= named.any(Detector::can_be_followed);
+                }
+                Err(wrong) => out.conflict(&format!("{path}.{key}"), wrong.expected, wrong.got, wrong.hint),
             }
             if out.found.len() >= MAX_MISTAKES {
                 return;
             }
+        }
+        if rule.share == Share::Level && !follows {
+            let expected = "a condition that names a detector which `share = \"level\"` can follow: any but a \"response-time\"";
+            out.conflict(&format!("{path}.when"), expected, "none", None);
         }
     }
 }
@@ -515,6 +548,12 @@ fn check_rule(settings: &Settings, rule: &Rule, path: &str, out: &mut Reader) {
         out.conflict(&key("then"), expected, "\"room\"", None);
     }
     let refuses = matches!(rule.then, Then::Refuse | Then::Limit | Then::Ask);
+    if rule.share == Share::Level && matches!(rule.action, How::End | How::Stop) {
+        // With every change of the share, connections of other visitors would end.
+        let expected = "an action that refuses requests (`share = \"level\"` changes all the time)";
+        let word = if rule.action == How::End { "\"end\"" } else { "\"stop\"" };
+        out.conflict(&key("action"), expected, word, None);
+    }
     if rule.then == Then::Reroute || (refuses && rule.action == How::Lighter) {
         out.check_reference(&key("to"), &rule.to, "lighter", &settings.item_names("lighter"));
     } else {

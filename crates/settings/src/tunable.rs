@@ -146,7 +146,7 @@ impl Settings {
             check::check(&new, &mut out);
         }
         let conditions = |of: &Self| -> Vec<_> {
-            of.rule.iter().map(|rule| (rule.when.clone(), rule.until.clone())).collect()
+            of.rule.iter().map(|rule| (rule.when.clone(), rule.until.clone(), rule.share)).collect()
         };
         if out.found.is_empty() && conditions(&new) != conditions(self) {
             congestion::check_conditions(&new, &mut out);

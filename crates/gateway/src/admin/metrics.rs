@@ -336,3 +336,6 @@ fn congestion(out: &mut Exposition, control: &Control) {
         out.by(family, "rule", congestion.rules().map(|(rule, state)| (&rule.name, get(rule, state))));
     }
 }
+    let following = congestion.rules().filter(|(rule, _)| rule.follows_level);
+    let family = ("rule_share", "gauge", "Share of the visitors that a rule which follows a level is for.");
+    out.by(family, "rule", following.map(|(rule, state)| (&rule.name, number(state.share))));

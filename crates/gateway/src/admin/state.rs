@@ -257,6 +257,8 @@ struct Multicast {
     urls: usize,
     bytes: usize,
     upstream: u64,
+    /// The share of the visitors that it is for now, if it follows the level (`share = "level"`).
+    share: Option<f64>,
     shared: u64,
     alone: u64,
 }
@@ -425,6 +427,7 @@ struct ChangedKey {
     /// Whether it takes effect with the next start only.
     needs_restart: bool,
 }
+        share: rule.follows_level.then_some(standing.share),
 
 pub(super) fn drain(call: &Call) -> Outcome {
     call.control().drain_by(call.by());

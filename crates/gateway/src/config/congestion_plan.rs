@@ -6,7 +6,9 @@ use std::time::Duration;
 use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::classify::Paths;
 use tidegate_core::detect::{Criterion, SourceId};
-use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, Policy, RouteId, RuleId, Scope};
+use tidegate_core::policies::{
+    Action, ActivePolicy, AuthoriserId, Policy, RouteId, RuleId, Scope, part_of_visitors,
+};
 use tidegate_core::rules::RuleConfig;
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
@@ -32,6 +34,11 @@ pub struct Conditions {
 impl Conditions {
     pub fn each(&self) -> impl Iterator<Item = &Condition> {
         std::iter::once(&self.when).chain(&self.until)
+    }
+
+    /// The detectors that they name, by index.
+    pub fn detectors(&self) -> impl Iterator<Item = usize> {
+        self.each().flat_map(|condition| condition.detectors.iter().copied())
     }
 }
 
@@ -154,9 +161,9 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         except: paths(&rule.except)?,
         spared: tiers.fold(0, |bits, tier| bits | 1 << tier.0),
         share: match rule.share {
-            // The cast saturates.
-            Share::Portion(share) => (share < 1.0).then_some((share * u64::MAX as f64) as u64),
-            Share::IgnoreCookies => None,
+            Share::Portion(share) => (share < 1.0).then(|| part_of_visitors(share)),
+            // That of the level is set when the policy is put in force.
+            Share::Level | Share::IgnoreCookies => None,
         },
     };
     // Unknown names were already rejected by the settings check.
@@ -194,6 +201,7 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         hold: rule.hold,
         has_until: !rule.until.is_empty(),
         unknown: rule.unknown,
+        follows_level: rule.share == Share::Level,
         policy: ActivePolicy {
             rule: RuleId::default(),
             scope,

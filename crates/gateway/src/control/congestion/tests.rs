@@ -8,15 +8,15 @@ use super::*;
 use crate::config::Config;
 use tidegate_settings::Settings;
 
-struct Bench {
-    live: Config,
-    congestion: Congestion,
-    readings: Readings,
-    enforcement: PublishedPolicies,
+pub(super) struct Bench {
+    pub(super) live: Config,
+    pub(super) congestion: Congestion,
+    pub(super) readings: Readings,
+    pub(super) enforcement: PublishedPolicies,
     wake: watch::Sender<Drain>,
-    shard: Shard,
-    connections: u64,
-    now: Timestamp,
+    pub(super) shard: Shard,
+    pub(super) connections: u64,
+    pub(super) now: Timestamp,
 }
 
 fn live(text: &str) -> Config {
@@ -29,7 +29,7 @@ fn live(text: &str) -> Config {
 }
 
 impl Bench {
-    fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         let live = live(text);
         Self {
             congestion: Congestion::new(live.plan.clone()),
@@ -43,7 +43,7 @@ impl Bench {
         }
     }
 
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.now = self.now + Duration::from_millis(100);
         let snapshot = Snapshot::take([&self.shard], self.now);
         let measured = Measured {
@@ -56,7 +56,7 @@ impl Bench {
         self.congestion.tick(&self.live.plan, &measured, &publish, self.now);
     }
 
-    fn run(&mut self, seconds: usize) {
+    pub(super) fn run(&mut self, seconds: usize) {
         (0..seconds * 10).for_each(|_| self.tick());
     }
 
@@ -68,7 +68,7 @@ impl Bench {
         self.tick();
     }
 
-    fn tune(&mut self, name: &str, value: &str) {
+    pub(super) fn tune(&mut self, name: &str, value: &str) {
         let (settings, _) = self.live.settings.tuned(&[(name, value)]).unwrap();
         let mut new = self.live.tuned(settings).unwrap();
         new.succeed(&self.live, self.now);
@@ -108,7 +108,7 @@ visitors = \"new\"
 except = [\"/checkout/**\"]
 ";
 
-fn asked(path: &str) -> PolicyRequest<'_> {
+pub(super) fn asked(path: &str) -> PolicyRequest<'_> {
     PolicyRequest {
         path,
         class: ClassId(0),
