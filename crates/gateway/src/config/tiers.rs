@@ -102,6 +102,12 @@ impl Tiers {
         self.0.iter().map(|tier| &*tier.name)
     }
 
+    /// Every level with its id, the default level first.
+    pub fn all(&self) -> impl Iterator<Item = (TierId, &str)> {
+        let of_everybody = (TierId(0), tidegate_settings::DEFAULT);
+        std::iter::once(of_everybody).chain(self.iter().map(|(id, tier)| (id, &*tier.name)))
+    }
+
     /// By name, `default` included.
     pub fn by_name(&self, name: &str) -> Option<TierId> {
         if name == tidegate_settings::DEFAULT {

@@ -95,7 +95,9 @@ impl Forwarded {
         if outcome == Outcome::ClientGone {
             x.worker.count(Event::ClientGone);
         }
-        x.worker.shard.ended(x.class, outcome, now.since(self.sent));
+        let response_time = now.since(self.sent);
+        x.worker.shard.ended(x.class, outcome, response_time);
+        x.count_tier(|tier| tier.ended(outcome, response_time));
         if outcome != Outcome::ClientGone && !self.is_timed {
             x.worker.shard.took(x.class, outcome == Outcome::Served, now.since(x.started));
         }
@@ -196,6 +198,7 @@ impl RequestContext {
             Err(reason) => return self.shed(reason, parts.uri.path()),
         };
         self.worker.shard.forwarded(self.class, slot.queued);
+        self.count_tier(|tier| tier.forwarded(slot.queued));
         if let Some(log) = &mut self.log {
             log.verdict = by.name();
             log.queued = slot.queued;
@@ -243,11 +246,10 @@ impl RequestContext {
 
     fn shed(mut self, reason: ShedReason, path: &str) -> Answer {
         let event = reason.event();
-        let shard = &self.worker.shard;
         self.worker.count(event);
-        shard.shed(self.class, event);
+        self.count_shed(event);
         if reason != ShedReason::QueueFull {
-            shard.took(self.class, false, self.worker.now().since(self.started));
+            self.worker.shard.took(self.class, false, self.worker.now().since(self.started));
         }
         let mut refused = own(self.refused_by_gate(respond::shed(reason), event, path));
         if self.for_all.is_some() {

@@ -1,5 +1,6 @@
 //! One request under policies in force: performs what the core wants, and carries out refusals (WAC 3.3).
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use http::{Uri, request};
@@ -103,9 +104,30 @@ impl RequestContext {
         }
     }
 
-    async fn authorise(&self, authoriser: AuthoriserId, parts: &request::Parts) -> bool {
-        let Some(one) = self.config.applications.get(usize::from(authoriser.0)) else { return true };
-        one.ask(parts, self.client, &self.worker.shared.clock).await
+    /// Whether the authoriser agrees. From then on the request is of the level and the class that it names.
+    async fn authorise(&mut self, authoriser: AuthoriserId, parts: &request::Parts) -> bool {
+        let Some(one) = self.config.applications.get(usize::from(authoriser.0)).cloned() else { return true };
+        let verdict = one.ask(parts, self.client, &self.worker.shared.clock).await;
+        let tier = verdict.tier.as_deref().map(|name| self.config.tiers.by_name(name));
+        let class = verdict.class.as_deref().map(|name| self.config.named(name));
+        if tier == Some(None) || class == Some(None) {
+            one.counts.unknown.fetch_add(1, Relaxed);
+            let (tier, class) = (verdict.tier.as_deref(), verdict.class.as_deref());
+            tracing::debug!(
+                application = one.settings.name,
+                tier,
+                class,
+                "a verdict names what is not there"
+            );
+        }
+        if let Some(Some(tier)) = tier {
+            self.tier = tier;
+            self.class = self.config.class_of(parts, self.client, tier);
+        }
+        if let Some(Some(class)) = class {
+            self.class = class;
+        }
+        verdict.is_yes
     }
 
     async fn refuse(
