@@ -206,6 +206,7 @@ fn share(
         config: ArcSwap::from_pointee(live),
         generation: AtomicU64::new(0),
         admission,
+        shadow_room: Default::default(),
         gate,
         sessions,
         policies: PublishedPolicies::default(),

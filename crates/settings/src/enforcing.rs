@@ -72,9 +72,9 @@ const SIGNING_SECRET: Text = Text {
 section! {
     /// What is done with requests that rules and quotas refuse.
     pub struct Enforcement [tunable] {
-        /// Rules and quotas of service levels decide, count and log, and refuse nothing: all rules are as if
-        /// each had `shadow`. For a first rollout. The waiting room, the gate's queue and the buckets of
-        /// classes are no rules and act as always.
+        /// Rules, quotas of service levels, the waiting room and session slots decide, count and log, and
+        /// hold or refuse nobody: all rules are as if each had `shadow`. For a first rollout. The gate's
+        /// queue, the in-flight limit and buckets of classes that refuse act as always.
         shadow: bool = false => Flag;
     }
 

@@ -146,7 +146,7 @@ fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     out.gauge("max_in_flight", help, limit(f.tunables.max_in_flight));
     let help = "1 if more work comes than fits (docs/tuning.md defines it).";
     out.gauge("overloaded", help, u8::from(f.is_overloaded));
-    let help = "1 if rules and quotas only count (enforcement.shadow).";
+    let help = "1 if rules, quotas, room and session slots only count (enforcement.shadow).";
     out.gauge("shadow", help, u8::from(control.shared().config.load().settings.enforcement.shadow));
     out.gauge("waiting", "Visitors promised a later place.", f.room.waiting);
     out.gauge("promised_cost", "Work promised to them.", number(f.room.promised.units()));

@@ -92,7 +92,7 @@ pub(super) struct State {
     draining: bool,
     /// Whether more work comes than fits: docs/tuning.md.
     overloaded: bool,
-    /// Whether rules and quotas only count (`enforcement.shadow`).
+    /// Whether rules, quotas, room and session slots only count (`enforcement.shadow`).
     shadow: bool,
     #[serde(flatten)]
     rates: Rates,
@@ -257,6 +257,8 @@ struct Rule {
     when: &'static str,
     /// The same of `until`; null: there is none.
     until: Option<&'static str>,
+    /// The share of the visitors that it is for now, if it follows the level (`share = "level"`).
+    share: Option<f64>,
     /// The figures it goes by.
     figures: String,
 }
@@ -276,8 +278,6 @@ struct Multicast {
     urls: usize,
     bytes: usize,
     upstream: u64,
-    /// The share of the visitors that it is for now, if it follows the level (`share = "level"`).
-    share: Option<f64>,
     shared: u64,
     alone: u64,
 }
@@ -427,6 +427,7 @@ fn rules(congestion: &Congestion) -> Vec<Rule> {
         times: standing.times,
         when: truth(standing.heard.when),
         until: rule.has_until.then(|| truth(standing.heard.until)),
+        share: rule.follows_level.then_some(standing.share),
         figures: congestion.figures_of(id),
     });
     shown.collect()
@@ -468,7 +469,6 @@ struct ChangedKey {
     /// Whether it takes effect with the next start only.
     needs_restart: bool,
 }
-        share: rule.follows_level.then_some(standing.share),
 
 pub(super) fn drain(call: &Call) -> Outcome {
     call.control().drain_by(call.by());

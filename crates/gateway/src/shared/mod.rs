@@ -29,7 +29,7 @@ use crate::shared::policies::{PoliciesInForce, PublishedPolicies};
 use crate::shared::sessions::VisitorSessions;
 use crate::upstream::balance::Replicas;
 use crate::upstream::dispatch::{Dispatcher, Stats};
-use tidegate_core::admission::Admission;
+use tidegate_core::admission::{Admission, ShadowRoom};
 use tidegate_settings::Role;
 
 pub struct Shared {
@@ -40,6 +40,8 @@ pub struct Shared {
     pub generation: AtomicU64,
     /// The waiting room, or this process's half of it.
     pub admission: Admission,
+    /// What the room would do, where it holds nobody.
+    pub shadow_room: ShadowRoom,
     pub gate: Arc<GateKeeper>,
     pub sessions: VisitorSessions,
     pub policies: PublishedPolicies,
