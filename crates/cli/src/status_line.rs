@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tidegate_core::capacity::Phase;
 use tidegate_core::control::Tunables;
+use tidegate_core::measure::Event;
 use tidegate_core::units::Rate;
 use tidegate_gateway::control::driver::Control;
 use tidegate_gateway::shared::figures::Figures;
@@ -30,7 +31,7 @@ pub fn start(control: Arc<Control>) -> Option<StatusLine> {
         .spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 // In one write, so that log lines of other threads do not cut it.
-                let line = format!("\r\x1b[K{}", line(&control.figures()));
+                let line = format!("\r\x1b[K{}{}", line(&control.figures()), in_shadow(&control));
                 let mut out = std::io::stdout().lock();
                 let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
                 drop(out);
@@ -63,6 +64,19 @@ fn line(f: &Figures) -> String {
         known(total.response.p99),
         f.gate.in_flight,
     )
+}
+
+/// Whom the gate would have held since the start; nothing where it holds them.
+fn in_shadow(control: &Control) -> String {
+    let is_shadow = control.shared().config.load().settings.enforcement.shadow;
+    let total = &control.figures().total;
+    if is_shadow { would(|event| total.event(event)) } else { String::new() }
+}
+
+fn would(count: impl Fn(Event) -> u64) -> String {
+    let waited = count(Event::RoomWouldWait);
+    let refused = count(Event::RoomWouldRefuse) + count(Event::SessionsWouldRefuse);
+    format!("  shadow: {waited} would have waited, {refused} been refused")
 }
 
 /// "settled 98/s, 10 in flight", or what else is known of the capacity.
@@ -99,6 +113,17 @@ fn human(d: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_shadow_the_line_says_who_would_have_been_held() {
+        let counts = |event| match event {
+            Event::RoomWouldWait => 12,
+            Event::RoomWouldRefuse => 3,
+            Event::SessionsWouldRefuse => 4,
+            _ => 1_000,
+        };
+        assert_eq!(would(counts), "  shadow: 12 would have waited, 7 been refused");
+    }
 
     #[test]
     fn the_capacity_is_shown_with_its_origin_and_age() {

@@ -28,12 +28,14 @@ pub use decide::{
     SessionClaim, decide, is_page_pass_due,
 };
 use room_entry::RoomEntry;
+pub use shadow::{Fate, ShadowRoom, ShadowTerms};
 pub use types::{
     AdmissionRequest, Decision, EnteredBy, Entrance, PolicyStep, Position, Presented, SessionAsk, WhenFull,
 };
 
 mod decide;
 mod room_entry;
+mod shadow;
 mod types;
 
 /// When those ask again who have no position, while all replicas are down.

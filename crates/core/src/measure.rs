@@ -7,10 +7,12 @@
 //! Rejected: one set of shared counters (every request would take cache lines from the other cores), and
 //! draining the shards on the tick (a reader that resets is a second writer).
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::histogram::{Histogram, Recorder, add};
+use crate::policies::{MAX_TIERS, TierId};
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 mod event;
@@ -27,12 +29,15 @@ use under_way::Cohorts;
 #[repr(align(128))]
 pub struct Shard {
     events: [AtomicU64; Event::COUNT],
-    classes: Box<[ClassShard]>,
+    classes: Box<[Counters]>,
+    /// By service level; made with its first request, since most gates have few.
+    tiers: [OnceLock<Box<Counters>>; MAX_TIERS],
 }
 
+/// One worker's counters of a class, or of a service level.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct ClassShard {
+pub struct Counters {
     arrivals: AtomicU64,
     forwarded: AtomicU64,
     served: AtomicU64,
@@ -62,7 +67,8 @@ impl Shard {
     pub fn new(classes: usize) -> Self {
         Self {
             events: [const { AtomicU64::new(0) }; Event::COUNT],
-            classes: std::iter::repeat_with(ClassShard::default).take(classes).collect(),
+            classes: std::iter::repeat_with(Counters::default).take(classes).collect(),
+            tiers: [const { OnceLock::new() }; MAX_TIERS],
         }
     }
 
@@ -78,40 +84,25 @@ impl Shard {
 
     /// A request of a class arrived, whatever its outcome: offered load.
     pub fn arrived(&self, class: ClassId) {
-        self.class(class, |c| add(&c.arrivals, 1));
+        self.class(class, Counters::arrived);
     }
 
     /// A request of a class was shed for one of the reasons [`Event::SHED`]. Counts for the class only; the
     /// event itself is counted where it happens.
     pub fn shed(&self, class: ClassId, reason: Event) {
-        if let Some(at) = Event::SHED.iter().position(|r| *r == reason) {
-            self.class(class, |c| add(&c.shed[at], 1));
-        }
+        self.class(class, |c| c.shed(reason));
     }
 
     /// A request was sent to the origin after `queue_wait` at the gate.
     pub fn forwarded(&self, class: ClassId, queue_wait: Duration) {
-        self.class(class, |c| {
-            add(&c.forwarded, 1);
-            c.queue_wait.record(queue_wait);
-        });
+        self.class(class, |c| c.forwarded(queue_wait));
     }
 
     /// A forwarded request ended, `response` after it was sent. Times of failures are counted apart:
     /// otherwise an origin that fails at once would look fast. Those of visitors who left are not counted:
     /// they measure the visitor's patience.
     pub fn ended(&self, class: ClassId, outcome: Outcome, response: Duration) {
-        self.class(class, |c| match outcome {
-            Outcome::Served => {
-                add(&c.served, 1);
-                c.response.record(response);
-            }
-            Outcome::OriginError => {
-                add(&c.origin_errors, 1);
-                add(&c.error_us, u64::try_from(response.as_micros()).unwrap_or(u64::MAX));
-            }
-            Outcome::ClientGone => add(&c.client_gone, 1),
-        });
+        self.class(class, |c| c.ended(outcome, response));
     }
 
     /// A request arrived at `since` and waits for its answer from now on. Ended by [`Shard::leaves`].
@@ -132,9 +123,50 @@ impl Shard {
     }
 
     /// A class that the shard does not have (of a request that outlived a reload) is not counted.
-    fn class(&self, class: ClassId, update: impl FnOnce(&ClassShard)) {
+    fn class(&self, class: ClassId, update: impl FnOnce(&Counters)) {
         if let Some(shard) = self.classes.get(class.index()) {
             update(shard);
+        }
+    }
+
+    /// The counters of a service level, which are counted beside those of the classes. What is under way and
+    /// whole times are counted by class only.
+    pub fn tier(&self, tier: TierId) -> &Counters {
+        self.tiers[usize::from(tier.0) % MAX_TIERS].get_or_init(Box::default)
+    }
+}
+
+impl Counters {
+    /// As [`Shard::arrived`].
+    pub fn arrived(&self) {
+        add(&self.arrivals, 1);
+    }
+
+    /// As [`Shard::shed`].
+    pub fn shed(&self, reason: Event) {
+        if let Some(at) = Event::SHED.iter().position(|r| *r == reason) {
+            add(&self.shed[at], 1);
+        }
+    }
+
+    /// As [`Shard::forwarded`].
+    pub fn forwarded(&self, queue_wait: Duration) {
+        add(&self.forwarded, 1);
+        self.queue_wait.record(queue_wait);
+    }
+
+    /// As [`Shard::ended`].
+    pub fn ended(&self, outcome: Outcome, response: Duration) {
+        match outcome {
+            Outcome::Served => {
+                add(&self.served, 1);
+                self.response.record(response);
+            }
+            Outcome::OriginError => {
+                add(&self.origin_errors, 1);
+                add(&self.error_us, u64::try_from(response.as_micros()).unwrap_or(u64::MAX));
+            }
+            Outcome::ClientGone => add(&self.client_gone, 1),
         }
     }
 }
@@ -145,9 +177,10 @@ pub struct Snapshot {
     pub at: Timestamp,
     events: [u64; Event::COUNT],
     classes: Vec<ClassTotals>,
+    tiers: Vec<ClassTotals>,
 }
 
-/// The counters of one class.
+/// The counters of one class, or of one service level.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClassTotals {
     pub arrivals: u64,
@@ -172,7 +205,7 @@ pub struct ClassTotals {
 }
 
 impl ClassTotals {
-    fn absorb(&mut self, shard: &ClassShard, at: Timestamp) {
+    fn absorb(&mut self, shard: &Counters, at: Timestamp) {
         self.arrivals += shard.arrivals.load(Relaxed);
         self.forwarded += shard.forwarded.load(Relaxed);
         self.served += shard.served.load(Relaxed);
@@ -230,7 +263,7 @@ impl ClassTotals {
 impl Snapshot {
     /// Adds up the shards of all workers.
     pub fn take<'a>(shards: impl IntoIterator<Item = &'a Shard>, at: Timestamp) -> Self {
-        let mut sum = Self { at, events: [0; Event::COUNT], classes: Vec::new() };
+        let mut sum = Self { at, events: [0; Event::COUNT], classes: Vec::new(), tiers: Vec::new() };
         for shard in shards {
             for (mine, theirs) in sum.events.iter_mut().zip(&shard.events) {
                 *mine += theirs.load(Relaxed);
@@ -240,6 +273,13 @@ impl Snapshot {
             }
             for (mine, theirs) in sum.classes.iter_mut().zip(&shard.classes) {
                 mine.absorb(theirs, at);
+            }
+            let used = shard.tiers.iter().enumerate().filter_map(|(id, tier)| Some((id, tier.get()?)));
+            for (id, theirs) in used {
+                if sum.tiers.len() <= id {
+                    sum.tiers.resize_with(id + 1, ClassTotals::default);
+                }
+                sum.tiers[id].absorb(theirs, at);
             }
         }
         sum
@@ -260,6 +300,11 @@ impl Snapshot {
     pub fn classes(&self) -> &[ClassTotals] {
         &self.classes
     }
+
+    /// Every service level that was counted, by id.
+    pub fn tiers(&self) -> &[ClassTotals] {
+        &self.tiers
+    }
 }
 
 /// The difference of two snapshots.
@@ -268,6 +313,7 @@ pub struct Window {
     pub span: Duration,
     events: [u64; Event::COUNT],
     classes: Vec<ClassTotals>,
+    tiers: Vec<ClassTotals>,
 }
 
 impl Window {
@@ -277,10 +323,14 @@ impl Window {
         for (now, then) in events.iter_mut().zip(&earlier.events) {
             *now = now.saturating_sub(*then);
         }
-        let none = ClassTotals::default();
-        let classes = later.classes.iter().enumerate();
-        let classes = classes.map(|(i, c)| c.since(earlier.classes.get(i).unwrap_or(&none))).collect();
-        Self { span: later.at.since(earlier.at), events, classes }
+        let since = |later: &[ClassTotals], earlier: &[ClassTotals]| {
+            let none = ClassTotals::default();
+            let each = later.iter().enumerate();
+            each.map(|(i, counted)| counted.since(earlier.get(i).unwrap_or(&none))).collect()
+        };
+        let classes = since(&later.classes, &earlier.classes);
+        let tiers = since(&later.tiers, &earlier.tiers);
+        Self { span: later.at.since(earlier.at), events, classes, tiers }
     }
 
     /// How often an event happened.
@@ -296,6 +346,12 @@ impl Window {
     /// Figures of one class; of an unknown class, those of one without traffic.
     pub fn class(&self, class: ClassId) -> Figures {
         self.classes.get(class.index()).map_or_else(Figures::default, |c| Figures::of(c, self.span))
+    }
+
+    /// Figures of one service level; of one that was not counted, those without traffic.
+    pub fn tier(&self, tier: TierId) -> Figures {
+        let counted = self.tiers.get(usize::from(tier.0));
+        counted.map_or_else(Figures::default, |c| Figures::of(c, self.span))
     }
 
     /// Figures of all classes together.

@@ -89,7 +89,10 @@ pub enum Policy {
     /// They pass at this rate; the rest is refused.
     Limit(Arc<SharedBucket>),
     /// *URL multicast*: at most one upstream request per URL and `period`; its answer goes to all who asked.
-    Multicast { period: Duration },
+    ///
+    /// `ignores_cookies`: cookies take no part, and these fields of its answer are removed. `None`: answers
+    /// are shared as the origin allows it.
+    Multicast { period: Duration, ignores_cookies: Option<Arc<[Box<str>]>> },
     /// Another application is asked; what it refuses is refused.
     Ask(AuthoriserId),
     /// They go to the waiting room, whatever their class.
@@ -155,6 +158,12 @@ pub fn visitor_number(identity: u128) -> u64 {
         x ^ (x >> 31)
     };
     mix(mix(identity as u64 ^ 0x9e37_79b9_7f4a_7c15) ^ (identity >> 64) as u64)
+}
+
+/// The numbers below this are those of a share of the visitors.
+pub fn part_of_visitors(share: f64) -> u64 {
+    // The cast saturates.
+    (share * u64::MAX as f64) as u64
 }
 
 /// What becomes of a request, by `policy`.
@@ -252,7 +261,7 @@ impl PolicySet {
                 },
                 // A request with a body or side effect cannot share an answer or get a lighter page.
                 Policy::Multicast { .. } | Policy::Reroute(_) if !asked.is_plain => continue,
-                Policy::Multicast { period } => PolicyDecision::Multicast { policy, period: *period },
+                Policy::Multicast { period, .. } => PolicyDecision::Multicast { policy, period: *period },
                 Policy::Ask(application) => {
                     PolicyDecision::Ask { policy, application: *application, next: at + 1 }
                 }
@@ -391,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_request_that_changes_something_is_not_shared() {
-        let multicast = Policy::Multicast { period: Duration::from_secs(1) };
+        let multicast = Policy::Multicast { period: Duration::from_secs(1), ignores_cookies: None };
         let policies = PolicySet::new(vec![policy(0, multicast)]);
         assert_eq!(refused_by(&policies, &PolicyRequest { is_plain: false, ..asked("/") }), None);
         let now = Timestamp::from_secs(1);

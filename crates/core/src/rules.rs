@@ -10,6 +10,8 @@
 //! "The decision rules specify what enforcement policy is executed for specific combinations of congestion
 //! criteria." The conditions are evaluated elsewhere; only their truth is known here.
 //!
+//! A rule that follows a level ends no sooner than its share of the visitors is none.
+//!
 //! A rule whose `when` and `until` are both true stays in force: otherwise it would change on every tick. So
 //! within any time T a rule ends at most T / `hold` + 1 times. Disabling a rule takes effect at once.
 //!
@@ -18,7 +20,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::policies::{ActivePolicy, PolicySet, RuleId};
+use crate::detect::LEAST;
+use crate::policies::{ActivePolicy, PolicySet, RuleId, part_of_visitors};
 use crate::units::Timestamp;
 
 /// Whether a condition holds.
@@ -88,16 +91,21 @@ pub struct RuleConfig {
     /// Whether there is an `until`; without one, the rule ends with `when`.
     pub has_until: bool,
     pub unknown: OnUnknown,
+    /// The policy is for the share of the visitors by which the detectors of the conditions are exceeded.
+    pub follows_level: bool,
     /// The policy while the rule is in force. [`Rulebook::new`] sets its rule id.
     pub policy: ActivePolicy,
 }
 
 /// The truth of a rule's conditions on a tick.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct RuleInput {
     pub when: Truth,
     /// Whether it may end; ignored without an `until`.
     pub until: Truth,
+    /// The greatest [share](crate::detect::Excess::share) of the detectors in its conditions; `None`: all of
+    /// them are unknown.
+    pub excess: Option<f64>,
 }
 
 /// Why a rule changed.
@@ -139,7 +147,7 @@ pub struct Change {
 }
 
 /// The state of a rule.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct RuleState {
     pub in_force: bool,
     /// Time of the last change; `None`: since the start.
@@ -147,6 +155,8 @@ pub struct RuleState {
     pub times: u64,
     /// Its conditions on the last tick.
     pub heard: RuleInput,
+    /// The share of the visitors that it is for, where it follows the level.
+    pub share: f64,
 }
 
 /// The rules and their states.
@@ -192,6 +202,11 @@ impl Rulebook {
         let mut changes = Vec::new();
         for (id, (rule, state)) in self.rules.iter().zip(&mut self.states).enumerate() {
             state.heard = heard.get(id).copied().unwrap_or_default();
+            state.share = match (state.heard.excess, rule.unknown) {
+                (Some(excess), _) => excess,
+                (None, OnUnknown::Apply) => 1.0 - LEAST,
+                (None, _) => state.share,
+            };
             let Some(because) = turn(rule, state, now) else { continue };
             let in_force = !state.in_force;
             changes.push(change(rule, state, in_force, because, now));
@@ -204,7 +219,14 @@ impl Rulebook {
     /// The policies in force.
     pub fn policies(&self) -> PolicySet {
         let in_force = self.by_precedence.iter().filter(|id| self.states[**id].in_force);
-        PolicySet::new(in_force.map(|id| self.rules[*id].policy.clone()).collect())
+        let policy = |id: &usize| {
+            let (rule, mut policy) = (&self.rules[*id], self.rules[*id].policy.clone());
+            if rule.follows_level {
+                policy.scope.share = Some(part_of_visitors(self.states[*id].share));
+            }
+            policy
+        };
+        PolicySet::new(in_force.map(policy).collect())
     }
 
     /// Every rule and its state, in the order of the configuration.
@@ -214,7 +236,7 @@ impl Rulebook {
 }
 
 fn turn(rule: &RuleConfig, state: &RuleState, now: Timestamp) -> Option<Because> {
-    let RuleInput { when, until } = state.heard;
+    let RuleInput { when, until, excess } = state.heard;
     if !rule.is_enabled {
         return state.in_force.then_some(Because::Disabled);
     }
@@ -225,7 +247,10 @@ fn turn(rule: &RuleConfig, state: &RuleState, now: Timestamp) -> Option<Because>
             _ => None,
         };
     }
-    let is_held = state.since.is_some_and(|since| now.since(since) < rule.hold);
+    // While requests must be refused to keep a figure where it is, the end of the rule would be its
+    // beginning.
+    let is_needed = rule.follows_level && excess.is_some_and(|excess| excess > 0.0);
+    let is_held = is_needed || state.since.is_some_and(|since| now.since(since) < rule.hold);
     let until = if rule.has_until { until } else { Truth::True };
     let may_end = when.not().and(until);
     match (may_end, rule.unknown) {

@@ -189,6 +189,20 @@ impl Sessions {
         admitted
     }
 
+    /// As [`Sessions::admit`], also beyond the cap.
+    ///
+    /// # Errors
+    /// The table is full.
+    pub(crate) fn admit_beyond(
+        &self,
+        key: SessionKey,
+        tier: TierId,
+        cost: Cost,
+        now: Timestamp,
+    ) -> Result<SessionRequest, NoSessionSlot> {
+        self.admit_with(key, tier, cost, now, || Some(self.table.pools.take_beyond(tier)))
+    }
+
     /// As [`Sessions::admit`], with the tier's own slots only and without counting a refusal.
     pub(crate) fn admit_to_own(
         &self,

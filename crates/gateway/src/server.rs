@@ -217,6 +217,7 @@ fn share(
         generation: AtomicU64::new(0),
         admission,
         peers,
+        shadow_room: Default::default(),
         gate,
         sessions,
         policies: PublishedPolicies::default(),

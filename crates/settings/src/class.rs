@@ -135,9 +135,14 @@ impl Settings {
     /// Every class by its id: those with a `match` in the order of the file, then the default class.
     pub fn classes(&self) -> Vec<Class> {
         let (default, mut all): (Vec<_>, Vec<_>) = self.class.iter().cloned().partition(Class::is_default);
-        let usual = || Class { name: DEFAULT.into(), ..Class::default() };
-        all.push(default.into_iter().next().unwrap_or_else(usual));
+        all.extend(default.into_iter().next().or_else(|| self.unwritten_default()));
         all
+    }
+
+    /// The default class, if the file has no item for it.
+    pub(crate) fn unwritten_default(&self) -> Option<Class> {
+        let is_written = self.class.iter().any(|class| class.name == DEFAULT);
+        (!is_written).then(|| Class { name: DEFAULT.into(), ..Class::default() })
     }
 
     /// The names of all classes, the default class among them.

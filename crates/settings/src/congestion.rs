@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::detect::{
-    AdaptiveConfig, Common, Counted, Criterion, JudgeConfig, Limit, MAX_FIGURE, Sampling, SourceId, Statistic,
+    AdaptiveConfig, Common, Counted, Criterion, ExcessConfig, JudgeConfig, Limit, MAX_FIGURE, Sampling,
+    SourceId, Statistic,
 };
 use tidegate_core::policies::TierId;
 use tidegate_core::rules::OnUnknown;
@@ -11,13 +12,15 @@ use tidegate_core::units::{ClassId, Rate};
 
 use super::Settings;
 use super::condition::Condition;
+use super::declare::Leaf;
 use super::exposition::Pattern;
 use super::figures::GateFigure;
-use super::kinds::net::{CLASS_NAME, CLASS_OR_NONE, NAME, NAME_OR_NONE, PATH_GLOB, Text, text};
+use super::kinds::net::{CLASS_NAME, CLASS_OR_NONE, FIELD_NAME, NAME, NAME_OR_NONE, PATH_GLOB, Text, text};
 use super::kinds::quantity::{Count, DAY, HOUR, Number, Portion, S, secs, span, span_or_zero};
-use super::kinds::{Choice, Flag, List, Named};
+use super::kinds::{Choice, Flag, List, Named, toml_string};
 use super::mistake::{MAX_MISTAKES, did_you_mean};
 use super::read::{Reader, item_path};
+use super::tree::Value;
 
 /// Longest condition, in bytes: people write shorter ones, and the time to parse is bounded.
 const MAX_CONDITION: usize = 2_000;
@@ -82,6 +85,72 @@ named! {
     }
 }
 
+/// Of whose requests a rule decides, beside all other conditions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Share {
+    /// Of this share of the visitors.
+    Portion(f64),
+    /// Of as many as are too many by the detectors in the conditions.
+    Level,
+    /// Of all. Of "multicast": whatever cookies they have.
+    IgnoreCookies,
+}
+
+struct ShareOrCookies;
+
+impl ShareOrCookies {
+    const WORDS: [(&'static str, Share); 2] =
+        [("level", Share::Level), ("ignore-cookies", Share::IgnoreCookies)];
+}
+
+impl Leaf<Share> for ShareOrCookies {
+    fn parse(&self, value: &Value) -> Result<Share, Option<String>> {
+        if let Value::Text(text) = value {
+            if let Some((_, share)) = Self::WORDS.iter().find(|(word, _)| word == text) {
+                return Ok(*share);
+            }
+            let guess = || did_you_mean(text, Self::WORDS.iter().map(|(word, _)| *word));
+            return Portion.parse(value).map(Share::Portion).map_err(|hint| hint.or_else(guess));
+        }
+        Portion.parse(value).map(Share::Portion)
+    }
+
+    fn expected(&self) -> String {
+        let words = Self::WORDS.map(|(word, _)| format!("\"{word}\""));
+        format!("{}, {}", Leaf::expected(&Portion), words.join(" or "))
+    }
+
+    fn show(&self, value: &Share) -> String {
+        match value {
+            Share::Portion(share) => Portion.show(share),
+            other => {
+                let word = Self::WORDS.iter().find(|(_, share)| share == other).map(|(word, _)| *word);
+                toml_string(word.unwrap_or_default())
+            }
+        }
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        let words = Self::WORDS.map(|(word, _)| word).join("|");
+        let pattern = format!("%$|^({words})$");
+        serde_json::json!({ "type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": pattern })
+    }
+}
+
+/// A figure follows no load faster than the control tick looks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Fields that a shared answer needs to be read as what it is, and those of the connection.
+const NOT_STRIPPED: [&str; 7] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "location",
+    "transfer-encoding",
+];
+
 impl Named for OnUnknown {
     const NAMES: &'static [(&'static str, Self)] =
         &[("ignore", Self::Ignore), ("hold", Self::Hold), ("apply", Self::Apply)];
@@ -135,28 +204,28 @@ const CONDITION: Text =
 
 section! {
     /// Detectors: what may be congested (docs/rules.md). Each has a level: green, orange, red or unknown.
-    pub struct Detector {
+    pub struct Detector [tunable] {
         /// Its name in rules, metrics and the API.
-        name: String = String::new() => DETECTOR_NAME;
+        [fixed] name: String = String::new() => DETECTOR_NAME;
         /// What it measures: requests per second ("request-rate", of all or of `class`), connections accepted
         /// per second ("connection-rate"), response times in seconds ("response-time", of all or of `class`),
         /// open connections, sessions, a figure of a host, or a figure that another application sends (`PUT
         /// /v1/signals/NAME`).
-        kind: Watched = Watched::RequestRate => Choice;
+        [fixed] kind: Watched = Watched::RequestRate => Choice;
         /// Of "request-rate" and "response-time": only this class; empty: all classes.
-        class: String = String::new() => CLASS_OR_NONE;
+        [fixed] class: String = String::new() => CLASS_OR_NONE;
         /// Of "response-time": "mean", "deviation", or a percentile like "p95". Of "host": "cpu", "memory"
         /// (shares, 0 to 1) or "load" (per processor); of a `source` in Prometheus's text form also any
         /// metric, like `node_filesystem_avail_bytes{mountpoint="/"}` (series that match are added up; a
         /// `_total` is taken per second); of a `source` in JSON a pointer, like "/workers/busy". Empty: "p95"
         /// or "cpu".
-        figure: String = String::new() => FIGURE;
+        [fixed] figure: String = String::new() => FIGURE;
         /// Of "host": the source of its figures: this host, a node_exporter, or any URL that answers JSON.
-        source: String = String::new() => SOURCE;
+        [fixed] source: String = String::new() => SOURCE;
         /// Of "host": time between two readings of the source.
-        every: Duration = secs(2) => span(100, HOUR);
+        [fixed] every: Duration = secs(2) => span(100, HOUR);
         /// Of "host": how long an answer of the source may take.
-        timeout: Duration = secs(1) => span(10, 30 * S);
+        [fixed] timeout: Duration = secs(1) => span(10, 30 * S);
         /// Of "host", "signal" and "response-time": how long the last figure is valid; after that the level
         /// is unknown.
         time_to_live: Duration = secs(15) => span(100, DAY);
@@ -193,9 +262,9 @@ section! {
         /// Its name in metrics, logs and the API.
         [fixed] name: String = String::new() => NAME;
         /// The condition in CEL, over `levels`, `figures` and `time`.
-        [fixed] when: String = String::new() => CONDITION;
+        when: String = String::new() => CONDITION;
         /// The rule ends when this holds and `when` does not; empty: when `when` does not hold.
-        [fixed] until: String = String::new() => CONDITION;
+        until: String = String::new() => CONDITION;
         /// Least time for which the rule is in force.
         hold: Duration = secs(5) => span_or_zero(100, DAY);
         /// What is done: "refuse", "limit" (requests beyond `rate` are refused), "multicast" (one request per
@@ -214,8 +283,14 @@ section! {
         /// Never visitors of these service levels.
         [fixed] spare: Vec<String> = Vec::new() => List(NAME);
         /// Only this share of the visitors, always the same ones: chosen by their session, or else by their
-        /// address.
-        share: f64 = 1.0 => Portion;
+        /// address. "level": the share by which the detectors in the condition exceed red, so that their
+        /// figures come to rest there (docs/rules.md). Of "multicast" also "ignore-cookies": answers are
+        /// shared whatever cookies a visitor has. The shared request is sent without cookies, and `strip` is
+        /// removed from its answer.
+        share: Share = Share::Portion(1.0) => ShareOrCookies;
+        /// Of `share = "ignore-cookies"`: the fields that are removed from a shared answer. With
+        /// "cache-control" among them, answers that say `private` or `no-store` are shared too.
+        strip: Vec<String> = vec!["set-cookie".into()] => List(FIELD_NAME);
         /// Of "multicast": how long an answer is given to others.
         period: Duration = secs(1) => span(100, HOUR);
         /// Of "ask": the application.
@@ -243,6 +318,19 @@ section! {
 }
 
 impl Detector {
+    /// Whether another of the same name measures the same, so that what was measured is valid for both.
+    pub fn measures_as(&self, other: &Self) -> bool {
+        let what = |one: &Self| {
+            (one.name.clone(), one.kind, one.class.clone(), one.figure.clone(), one.source.clone())
+        };
+        what(self) == what(other)
+    }
+
+    /// Whether its source is asked as another's: for the same, as often, and as long.
+    pub fn asks_as(&self, other: &Self) -> bool {
+        self.measures_as(other) && (self.every, self.timeout) == (other.every, other.timeout)
+    }
+
     /// The figure of response times; `None`: there is no such figure.
     pub fn statistic(&self) -> Option<Statistic> {
         match self.figure.as_str() {
@@ -276,6 +364,21 @@ impl Detector {
             Watched::Host => Criterion::Host(id),
             Watched::Signal => Criterion::Signal(id),
         }
+    }
+
+    /// Whether a rule may refuse the part of the requests by which it is exceeded. A response time tells too
+    /// late: it rises with the work that waits, and goes on rising after too much has been let in.
+    pub fn can_be_followed(&self) -> bool {
+        self.kind != Watched::ResponseTime
+    }
+
+    /// How its figure reacts to refusals. The figure follows the load after its averaging, the reading of its
+    /// source, and whatever else `calm` is set to: how long open sessions take to end, for example.
+    pub fn excess(&self) -> ExcessConfig {
+        let reading = if self.kind == Watched::Host { self.every } else { Duration::ZERO };
+        let lag = (self.period + reading).max(self.calm).max(TICK);
+        let is_told = matches!(self.kind, Watched::RequestRate | Watched::ConnectionRate | Watched::Signal);
+        ExcessConfig { feels_refusals: !is_told, time: 4 * lag }
     }
 
     /// How it measures and judges.
@@ -332,21 +435,31 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     }
 }
 
-/// Reports mistakes in conditions. They are not among the tunables, so tuning need not parse them again.
+/// Reports mistakes in conditions. They take longer to parse than all other checks together, so this is done
+/// only where a condition may have changed.
 pub(crate) fn check_conditions(settings: &Settings, out: &mut Reader) {
     let detectors = settings.item_names("detector");
     for (i, rule) in settings.rule.iter().enumerate() {
         let path = item_path("rule", &rule.name, i);
+        let mut follows = false;
         for (key, text) in [("when", &rule.when), ("until", &rule.until)] {
             if text.is_empty() {
                 continue;
             }
-            if let Err(wrong) = Condition::compile(text, &detectors) {
-                out.conflict(&format!("{path}.{key}"), wrong.expected, wrong.got, wrong.hint);
+            match Condition::compile(text, &detectors) {
+                Ok(condition) => {
+                    let mut named = condition.detectors.iter().map(|at| &settings.detector[*at]);
+                    follows |= named.any(Detector::can_be_followed);
+                }
+                Err(wrong) => out.conflict(&format!("{path}.{key}"), wrong.expected, wrong.got, wrong.hint),
             }
             if out.found.len() >= MAX_MISTAKES {
                 return;
             }
+        }
+        if rule.share == Share::Level && !follows {
+            let expected = "a condition that names a detector which `share = \"level\"` can follow: any but a \"response-time\"";
+            out.conflict(&format!("{path}.when"), expected, "none", None);
         }
     }
 }
@@ -435,6 +548,12 @@ fn check_rule(settings: &Settings, rule: &Rule, path: &str, out: &mut Reader) {
         out.conflict(&key("then"), expected, "\"room\"", None);
     }
     let refuses = matches!(rule.then, Then::Refuse | Then::Limit | Then::Ask);
+    if rule.share == Share::Level && matches!(rule.action, How::End | How::Stop) {
+        // With every change of the share, connections of other visitors would end.
+        let expected = "an action that refuses requests (`share = \"level\"` changes all the time)";
+        let word = if rule.action == How::End { "\"end\"" } else { "\"stop\"" };
+        out.conflict(&key("action"), expected, word, None);
+    }
     if rule.then == Then::Reroute || (refuses && rule.action == How::Lighter) {
         out.check_reference(&key("to"), &rule.to, "lighter", &settings.item_names("lighter"));
     } else {
@@ -451,6 +570,17 @@ fn check_rule(settings: &Settings, rule: &Rule, path: &str, out: &mut Reader) {
     }
     if rule.then != Then::Multicast {
         out.only_with(path, "period", "then = \"multicast\"");
+        if rule.share == Share::IgnoreCookies {
+            let expected = "a share (\"ignore-cookies\" is of then = \"multicast\")";
+            out.conflict(&key("share"), expected, "\"ignore-cookies\"", None);
+        }
+    }
+    if rule.share != Share::IgnoreCookies {
+        out.only_with(path, "strip", "share = \"ignore-cookies\"");
+    }
+    for (i, field) in rule.strip.iter().enumerate().filter(|(_, one)| NOT_STRIPPED.contains(&one.as_str())) {
+        let expected = "a field without which the answer can still be read";
+        out.conflict(&out.element(&key("strip"), i), expected, format!("\"{field}\""), None);
     }
     if !refuses {
         out.only_with(path, "action", "a policy that refuses");

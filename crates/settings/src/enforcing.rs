@@ -72,9 +72,9 @@ const SIGNING_SECRET: Text = Text {
 section! {
     /// What is done with requests that rules and quotas refuse.
     pub struct Enforcement [tunable] {
-        /// Rules and quotas of service levels decide, count and log, and refuse nothing: all rules are as if
-        /// each had `shadow`. For a first rollout. The waiting room, the gate's queue and the buckets of
-        /// classes are no rules and act as always.
+        /// Rules, quotas of service levels, the waiting room and session slots decide, count and log, and
+        /// hold or refuse nobody: all rules are as if each had `shadow`. For a first rollout. The gate's
+        /// queue, the in-flight limit and buckets of classes that refuse act as always.
         shadow: bool = false => Flag;
     }
 
@@ -87,14 +87,14 @@ section! {
 
     /// Service levels (SLA), first match wins: a request is of a level if it meets one of its conditions.
     /// Other requests are of level `default`.
-    pub struct Tier {
+    pub struct Tier [tunable] {
         /// Its name in metrics and rules.
-        name: String = String::new() => NAME;
+        [fixed] name: String = String::new() => NAME;
         /// Client networks.
-        client: Vec<IpNet> = Vec::new() => List(Network);
+        [fixed] client: Vec<IpNet> = Vec::new() => List(Network);
         /// The class of its requests, with its priority, weight and queue at the gate; empty: the class that
         /// they match.
-        class: String = String::new() => CLASS_OR_NONE;
+        [fixed] class: String = String::new() => CLASS_OR_NONE;
         /// No rule applies to it.
         exempt: bool = false => Flag;
         /// It does not wait in the waiting room.

@@ -40,7 +40,7 @@ mod tunable;
 
 pub use capacity::{AUTO, Capacity, estimator_names};
 pub use class::{Class, ClassQueue, DEFAULT, Egress, Ingress, Match, Switch};
-pub use congestion::{Detector, How, Rule, Then, Visitors, Watched};
+pub use congestion::{Detector, How, Rule, Share, Then, Visitors, Watched};
 pub use enforcing::{
     Application, AskKey, Enforcement, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie,
     TierJwt, TierKey,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::declare::{Block, Key};
-use super::{LISTS, Settings};
+use super::{DEFAULT, LISTS, Settings};
 
 /// A key whose value differs between two configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,11 +174,15 @@ fn flat(settings: &Settings) -> Vec<(String, Key)> {
     let mut blocks: Vec<Block> = Vec::new();
     settings.section_blocks(&mut blocks);
     settings.role_blocks(&mut blocks);
-    settings.item_blocks(&mut blocks);
+    settings.all_item_blocks(&mut blocks);
     for block in blocks {
         out.extend(block.keys.into_iter().map(|key| (format!("{}.{}", block.path, key.name), key)));
     }
-    let names = |list| settings.item_names(list);
+    // The default class is the last one wherever it is written, or not.
+    let names = |list| {
+        let all = settings.item_names(list).into_iter();
+        all.filter(|name| (list, *name) != ("class", DEFAULT)).collect::<Vec<_>>()
+    };
     out.extend(["class", "tier", "rule"].map(|list| top(list, format!("{:?}", names(list)), false)));
     out
 }

@@ -4,11 +4,12 @@
 
 use std::collections::HashSet;
 
-use super::declare::Tune;
+use super::class::DEFAULT;
+use super::declare::{Block, Key, Section as _, Tune};
 use super::mistake::{Found, Mistake, did_you_mean, either, unplaced};
 use super::read::Reader;
 use super::tree::{At, Value, parse_value, plain_key, quoted};
-use super::{KNOWN, LISTS, Settings, check, kinds};
+use super::{KNOWN, LISTS, Settings, check, congestion, kinds};
 
 /// Most changes in one call: a gate with a few classes has fewer tunables, and messages stay readable.
 pub const MAX_CHANGES: usize = 256;
@@ -40,7 +41,7 @@ impl Settings {
     pub fn tunables(&self) -> Vec<Tunable> {
         let mut blocks = Vec::new();
         self.section_blocks(&mut blocks);
-        self.item_blocks(&mut blocks);
+        self.all_item_blocks(&mut blocks);
         let keys = blocks.iter().flat_map(|block| block.keys.iter().map(move |key| (&block.path, key)));
         let names = keys.filter(|(_, key)| key.tunable).map(|(path, key)| format!("{path}.{}", key.name));
         names.filter_map(|name| self.tunable(&name)).collect()
@@ -48,7 +49,7 @@ impl Settings {
 
     pub fn tunable(&self, name: &str) -> Option<Tunable> {
         let path: Vec<&str> = name.split('.').collect();
-        let (key, default) = (self.find(&path)?, Self::find_default(&path)?);
+        let (key, default) = (self.find_key(&path)?, Self::find_default(&path)?);
         Some(Tunable {
             name: name.to_owned(),
             value: key.value,
@@ -61,7 +62,24 @@ impl Settings {
 
     /// The value of a tunable as TOML.
     pub fn value_of(&self, name: &str) -> Option<String> {
-        Some(self.find(&name.split('.').collect::<Vec<_>>())?.value)
+        Some(self.find_key(&name.split('.').collect::<Vec<_>>())?.value)
+    }
+
+    /// The tunable at `path`. The default class has its keys although no item of the file may be named so.
+    fn find_key(&self, path: &[&str]) -> Option<Key> {
+        let of_default = || match path {
+            ["class", DEFAULT, rest @ ..] => self.unwritten_default()?.find(rest),
+            _ => None,
+        };
+        self.find(path).or_else(of_default)
+    }
+
+    /// The sections of every item of the lists, and of the default class in any case.
+    pub(crate) fn all_item_blocks(&self, out: &mut Vec<Block>) {
+        if let Some(default) = self.unwritten_default() {
+            default.blocks(&format!("class.{DEFAULT}"), out);
+        }
+        self.item_blocks(out);
     }
 
     /// These settings with other values for some tunables (names, and values as in `--set`): all of them, or
@@ -109,6 +127,9 @@ impl Settings {
             }
             let path: Vec<&str> = name.split('.').collect();
             let node = parse_value(At::default(), value.trim());
+            if path.starts_with(&["class", DEFAULT]) {
+                new.class.extend(new.unwritten_default());
+            }
             match new.tune(&path, &node, name, &mut out) {
                 Tune::Done { old, new } => applied.push(Applied { name: name.into(), old, new }),
                 Tune::Wrong => {}
@@ -123,6 +144,12 @@ impl Settings {
         // A refused value would cause further mistakes here.
         if out.found.is_empty() {
             check::check(&new, &mut out);
+        }
+        let conditions = |of: &Self| -> Vec<_> {
+            of.rule.iter().map(|rule| (rule.when.clone(), rule.until.clone(), rule.share)).collect()
+        };
+        if out.found.is_empty() && conditions(&new) != conditions(self) {
+            congestion::check_conditions(&new, &mut out);
         }
         if out.found.is_empty() { Ok((new, applied)) } else { Err(unplaced(out.found)) }
     }
@@ -151,7 +178,10 @@ impl Settings {
     /// If `name` begins with an item of a list that does not exist: which ones do.
     fn unknown_item(&self, name: &str) -> Option<String> {
         let [list, item, _, ..] = name.split('.').collect::<Vec<_>>()[..] else { return None };
-        let known = LISTS.contains(&list).then(|| self.item_names(list))?;
+        let known = match list {
+            "class" => self.class_names(),
+            _ => LISTS.contains(&list).then(|| self.item_names(list))?,
+        };
         if known.contains(&item) {
             return None;
         }

@@ -30,6 +30,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::shadow::{Fate, ShadowRoom, ShadowTerms};
 use super::types::{
     AdmissionRequest, Decision, EnteredBy, Entrance, PolicyStep, Presented, SessionAsk, WhenFull,
 };
@@ -73,10 +74,10 @@ pub struct AdmissionSettings {
     pub role: Role,
     /// Whether there is a waiting room (`room.enabled`). Without one, sending to the room is refusing.
     pub has_room: bool,
-    /// Quotas only count (`enforcement.shadow`). Policies say for themselves whether they are in shadow.
-    pub is_shadow: bool,
-    /// Longest wait for an ingress bucket (`room.max_wait`).
+    /// Longest wait in the room, and for an ingress bucket (`room.max_wait`).
     pub max_wait: Duration,
+    /// Visitors that may enter in one instant, as the time in which the capacity serves them (`room.burst`).
+    pub burst: Duration,
     pub session_rules: SessionRules,
     pub when_full: WhenFull,
 }
@@ -92,6 +93,9 @@ pub struct Process<'a> {
     pub policies: Option<&'a PolicySet>,
     /// Since when visitors wait, as of the last control tick; `None`: nobody does.
     pub waiting_since: Option<Timestamp>,
+    /// Quotas, room and session slots only count whom they would hold (`enforcement.shadow`); `None`: they
+    /// hold. Policies say for themselves whether they are in shadow.
+    pub shadow: Option<&'a ShadowRoom>,
 }
 
 /// What is known of a request beforehand.
@@ -234,7 +238,7 @@ impl Case<'_> {
             Progress::Start => {
                 let taken = facts.quota.map_or(Ok(()), |quota| quota.take(facts.request.cost, facts.now));
                 match taken {
-                    Err(retry_after) if !process.settings.is_shadow => {
+                    Err(retry_after) if process.shadow.is_none() => {
                         return Err(Decision::OverQuota { retry_after });
                     }
                     Err(_) => requester.count(Event::QuotaWouldRefuse),
@@ -292,6 +296,9 @@ impl Case<'_> {
         if is_in && (meeting != Meeting::Room || self.is_origin_usable()) {
             return self.enter_by_session();
         }
+        if let Some(shadow) = process.shadow {
+            return self.pass_in_shadow(meeting, shadow);
+        }
         match meeting {
             Meeting::PartOfPage if self.passes_as_part() => self.enter_as_part(),
             Meeting::Never => self.ask(MayWait::AtBucket, None),
@@ -316,6 +323,7 @@ impl Case<'_> {
         let PolicyRequest { class, cost, .. } = self.facts.request;
         self.process.ingress.charge(class, cost, self.facts.now);
         self.process.admission.charge_session(cost);
+        self.charge_shadow();
         Decision::Enter { by: EnteredBy::Session }
     }
 
@@ -324,6 +332,66 @@ impl Case<'_> {
             return Decision::SendOnUnasked;
         }
         self.process.admission.charge(self.facts.request.cost);
+        self.charge_shadow();
+        Decision::Enter { by }
+    }
+
+    fn shadow_terms(&self) -> ShadowTerms {
+        let Process { settings, admission, .. } = self.process;
+        ShadowTerms { capacity: admission.capacity(), burst: settings.burst, max_wait: settings.max_wait }
+    }
+
+    fn charge_shadow(&self) {
+        if let Some(shadow) = self.process.shadow {
+            shadow.charge(self.facts.request.cost, &self.shadow_terms(), self.facts.now);
+        }
+    }
+
+    /// Everybody enters; whom room and session slots would hold is counted. Buckets of classes that refuse do
+    /// so. A ticket from before is not looked at: its visitor enters too.
+    fn pass_in_shadow(&self, meeting: Meeting, shadow: &ShadowRoom) -> Decision {
+        let Self { process, facts, requester } = self;
+        let PolicyRequest { class, cost, tier, .. } = facts.request;
+        let mut fate = Fate::Enters;
+        if self.has_bucket()
+            && let Err(retry_after) = process.ingress.take(class, cost, facts.now)
+        {
+            if !process.ingress.holds(class) {
+                requester.count(Event::IngressShed);
+                return Decision::Throttled { retry_after };
+            }
+            fate = Fate::Waits;
+        }
+        let is_newcomer = meeting == Meeting::Room;
+        // Tokencheck does not know what tokengen would do.
+        if is_newcomer && process.admission.room().is_some() {
+            fate = fate.max(shadow.arrive(cost, &self.shadow_terms(), facts.now));
+        } else {
+            self.charge_shadow();
+        }
+        let begins = process.sessions.filter(|_| is_newcomer || meeting == Meeting::Skips);
+        let mut finds_slot = true;
+        if let Some(table) = begins {
+            finds_slot = !is_newcomer || table.has_slot(tier);
+            if let Ok(request) = table.admit_beyond(requester.new_session_key(), tier, cost, facts.now) {
+                requester.session_begins(request);
+            }
+        }
+        match (fate, finds_slot, process.settings.when_full) {
+            (Fate::IsRefused, ..) => requester.count(Event::RoomWouldRefuse),
+            (_, false, WhenFull::Refuse) => requester.count(Event::SessionsWouldRefuse),
+            (Fate::Waits, ..) | (_, false, WhenFull::Room) => requester.count(Event::RoomWouldWait),
+            (Fate::Enters, true, _) => {}
+        }
+        if process.settings.role == Role::TokenGen {
+            return Decision::SendOnUnasked;
+        }
+        process.admission.charge(cost);
+        let by = match meeting {
+            Meeting::Room => EnteredBy::Room,
+            Meeting::PartOfPage => EnteredBy::PartOfPage,
+            Meeting::Skips | Meeting::Never => EnteredBy::Unasked,
+        };
         Decision::Enter { by }
     }
 

@@ -15,7 +15,8 @@
 //! **Congestion is not learned as normal.** A time-out may follow whatever the network does; a threshold that
 //! follows the overload ends the alarm by itself. So nothing is learned while the level is red, from the
 //! first red figure on. Two cases remain. A figure that rises more slowly than `learn` is learned, like
-//! growth, up to `ceiling`. A new normal that came with a jump stays red until the detector is reset.
+//! growth, up to `ceiling`. A new normal that came with a jump stays red until an operator raises `floor`
+//! above it for as long as it takes to learn it.
 //!
 //! Rejected: learning with smaller weights while red (it ends the alarm too, only later), and medians of the
 //! same hour on other days (needs weeks, and the first day of a campaign is unlike any other).
@@ -56,11 +57,11 @@ impl Thresholds {
         if self.orange.is_some_and(|orange| self.red < orange) { -1.0 } else { 1.0 }
     }
 
-    /// The figure as a share of the red threshold, 0..=1.
-    pub(super) fn share(&self, x: f64) -> f64 {
+    /// The figure as a share of the red threshold, from 0 on.
+    pub(super) fn load(&self, x: f64) -> f64 {
         let share = if self.sign() > 0.0 { x / self.red } else { self.red / x };
         // 0 of 0 has reached the threshold.
-        if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) }
+        if share.is_nan() { 1.0 } else { share.max(0.0) }
     }
 }
 
@@ -78,6 +79,15 @@ impl Adaptive {
     /// A threshold without data.
     pub fn new(config: AdaptiveConfig) -> Self {
         Self { config, mean: 0.0, deviation: 0.0, learned: Duration::ZERO, at: None }
+    }
+
+    /// The same mean and deviation by other parameters. A longer `learn` begins no new warm-up: the
+    /// thresholds would be unknown for its time.
+    #[must_use]
+    pub fn with(self, config: AdaptiveConfig) -> Self {
+        let is_warm = self.thresholds().is_some();
+        let learned = if is_warm { self.learned.max(config.learn.mul_f64(WARM_UP)) } else { self.learned };
+        Self { config, learned, ..self }
     }
 
     /// Learns the present figure as normal.

@@ -43,6 +43,11 @@ impl Weighted {
         Self { period, rate: 0.0, weight: 0.0, pending: 0 }
     }
 
+    /// Goes over to another period; the past keeps its weight.
+    pub fn set_period(&mut self, period: Duration) {
+        self.period = period;
+    }
+
     /// Adds events of the last `span`.
     pub fn add(&mut self, events: u64, span: Duration) {
         self.pending = self.pending.saturating_add(events);
@@ -73,6 +78,11 @@ impl Mean {
     /// An average without data.
     pub fn new(period: Duration) -> Self {
         Self { period, mean: None }
+    }
+
+    /// Goes over to another period.
+    pub fn set_period(&mut self, period: Duration) {
+        self.period = period;
     }
 
     /// Adds the value during the last `span`. The first value is the mean.

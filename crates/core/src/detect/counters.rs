@@ -56,6 +56,12 @@ impl Resource for EventRate {
         }
     }
 
+    fn retune(&mut self, common: &Common, now: Timestamp) {
+        self.sampler.set_sampling(common.sampling);
+        self.weighted.set_period(common.period);
+        self.judge.retune(&common.judge, now);
+    }
+
     fn verdict(&self) -> Judgement {
         self.judge.verdict()
     }
@@ -105,6 +111,12 @@ impl Resource for OpenLevel {
             self.mean.add(open as f64, since.span);
             self.judge.take(self.mean.get(), now);
         }
+    }
+
+    fn retune(&mut self, common: &Common, now: Timestamp) {
+        self.sampler.set_sampling(common.sampling);
+        self.mean.set_period(common.period);
+        self.judge.retune(&common.judge, now);
     }
 
     fn verdict(&self) -> Judgement {

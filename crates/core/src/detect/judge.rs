@@ -46,6 +46,8 @@ pub struct Judgement {
     pub figure: Option<f64>,
     /// The figure as a share of the red threshold, 0..=1.
     pub fraction: Option<f64>,
+    /// The same without the upper bound: 1.5 is half too much.
+    pub load: Option<f64>,
     pub orange: Option<f64>,
     /// The red threshold; `None`: not learned yet.
     pub red: Option<f64>,
@@ -85,6 +87,17 @@ impl Judge {
         Self { config: *config, adaptive, last: Judgement::default(), below: None }
     }
 
+    /// Goes over to other parameters with the level in force, the time it has been calm, and what is learned.
+    pub fn retune(&mut self, config: &JudgeConfig, now: Timestamp) {
+        self.adaptive = match (config.limit, self.adaptive) {
+            (Limit::Fixed { .. }, _) => None,
+            (Limit::Adaptive(config), Some(learned)) => Some(learned.with(config)),
+            (Limit::Adaptive(config), None) => Some(Adaptive::new(config)),
+        };
+        self.config = *config;
+        self.take(self.last.figure, now);
+    }
+
     /// The last judgement.
     pub fn verdict(&self) -> Judgement {
         self.last
@@ -101,11 +114,12 @@ impl Judge {
         self.last = match (figure, thresholds) {
             (Some(x), Some(thresholds)) => {
                 let level = self.step(x, &thresholds, now);
-                Judgement { level, figure, fraction: Some(thresholds.share(x)), orange, red }
+                let load = thresholds.load(x);
+                Judgement { level, figure, fraction: Some(load.min(1.0)), load: Some(load), orange, red }
             }
             _ => {
                 self.below = None;
-                Judgement { level: Level::Unknown, figure, fraction: None, orange, red }
+                Judgement { level: Level::Unknown, figure, fraction: None, load: None, orange, red }
             }
         };
         if let Some(adaptive) = &mut self.adaptive {

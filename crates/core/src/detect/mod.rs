@@ -24,6 +24,7 @@ use crate::units::{ClassId, Timestamp};
 mod adaptive;
 mod averages;
 mod counters;
+mod excess;
 mod judge;
 mod response_time;
 mod sampling;
@@ -32,6 +33,7 @@ mod sources;
 pub use adaptive::{Adaptive, AdaptiveConfig, Thresholds};
 pub use averages::{Mean, Weighted};
 pub use counters::Counted;
+pub use excess::{Excess, ExcessConfig, LEAST};
 pub use judge::{Judge, JudgeConfig, Judgement, Limit};
 pub use response_time::Statistic;
 pub use sampling::{Elapsed, Sampler, Sampling};
@@ -86,6 +88,10 @@ pub trait Resource {
     fn congestion(&self) -> Congestion {
         self.verdict().congestion()
     }
+
+    /// Goes over to other parameters, by which the present figure is judged. What was measured and learned
+    /// stays: averages, the level and its timer.
+    fn retune(&mut self, common: &Common, now: Timestamp);
 
     /// The judgement that the congestion follows from.
     fn verdict(&self) -> Judgement;

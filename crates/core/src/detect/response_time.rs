@@ -154,6 +154,12 @@ impl Resource for ResponseTime {
         self.judge.take(figure.map(|time| time.as_secs_f64()), now);
     }
 
+    fn retune(&mut self, common: &Common, now: Timestamp) {
+        (self.period, self.time_to_live) = (common.period, common.time_to_live);
+        self.sampler.set_sampling(common.sampling);
+        self.judge.retune(&common.judge, now);
+    }
+
     fn verdict(&self) -> Judgement {
         self.judge.verdict()
     }

@@ -56,6 +56,11 @@ impl Sampler {
         Self { sampling, checked: None, ticked: Count::default(), load: Weighted::new(PERIOD), checks: 0 }
     }
 
+    /// Goes over to another frequency; what was counted stays.
+    pub fn set_sampling(&mut self, sampling: Sampling) {
+        self.sampling = sampling;
+    }
+
     /// Returns the time since the last check if one is due; the first is. `count`: events since the start.
     pub fn check(&mut self, count: u64, now: Timestamp) -> Option<Elapsed> {
         let Some(last) = self.checked else {

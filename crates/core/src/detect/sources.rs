@@ -48,6 +48,13 @@ impl Resource for HostFigure {
         }
     }
 
+    fn retune(&mut self, common: &Common, now: Timestamp) {
+        self.readings.time_to_live = common.time_to_live;
+        self.sampler.set_sampling(common.sampling);
+        self.mean.set_period(common.period);
+        self.judge.retune(&common.judge, now);
+    }
+
     fn verdict(&self) -> Judgement {
         self.judge.verdict()
     }
@@ -81,6 +88,11 @@ impl Resource for Signal {
         self.readings.update(inputs.reading(self.source), now);
         self.judge.take(self.readings.value(now), now);
         self.checks += 1;
+    }
+
+    fn retune(&mut self, common: &Common, now: Timestamp) {
+        self.readings.time_to_live = common.time_to_live;
+        self.judge.retune(&common.judge, now);
     }
 
     fn verdict(&self) -> Judgement {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::admission::{
     Admission, AdmissionSettings, Decision, EnteredBy, Facts, PAGE_IDLE, PAGE_PARTS_SETTLE, PAGE_PASS,
     PolicyStep, Position, Presented, Process, Progress, RETRY_DOWN, Requester, Role, SessionClaim,
-    SessionRules, WhenFull, decide,
+    SessionRules, ShadowRoom, WhenFull, decide,
 };
 use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::ingress::{Ingress, IngressConfig, Refusal};
@@ -22,7 +22,7 @@ const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const RULES: SessionRules =
     SessionRules { timeout: Duration::from_secs(60), max_age: Duration::from_secs(600) };
 const SETTINGS: AdmissionSettings = AdmissionSettings {
-    is_shadow: false,
+    burst: Duration::from_millis(200),
     role: Role::Gate,
     has_room: true,
     max_wait: Duration::from_secs(600),
@@ -59,7 +59,15 @@ fn bucket(refusal: Refusal) -> Ingress {
 }
 
 fn process<'a>(admission: &'a Admission, ingress: &'a Ingress) -> Process<'a> {
-    Process { settings: SETTINGS, admission, ingress, sessions: None, policies: None, waiting_since: None }
+    Process {
+        settings: SETTINGS,
+        admission,
+        ingress,
+        sessions: None,
+        policies: None,
+        waiting_since: None,
+        shadow: None,
+    }
 }
 
 fn process_of<'a>(role: Role, admission: &'a Admission, ingress: &'a Ingress) -> Process<'a> {
@@ -511,7 +519,8 @@ fn a_quota_that_is_used_up_refuses_before_all_else_and_is_charged_once() {
     assert_eq!(decide(&process, &again, &visitor()), refused);
     assert!(matches!(decide(&process, &bought(), &visitor()), Decision::OverQuota { .. }));
     // In shadow it counts, and the decision goes on.
-    let process = Process { settings: AdmissionSettings { is_shadow: true, ..SETTINGS }, ..process };
+    let shadow = ShadowRoom::default();
+    let process = Process { shadow: Some(&shadow), ..process };
     let who = visitor();
     assert_eq!(decide(&process, &bought(), &who), asked);
     assert_eq!(*who.events.borrow(), [Event::QuotaWouldRefuse]);
@@ -523,7 +532,7 @@ fn policies_are_performed_outside_and_the_decision_goes_on_with_the_answer() {
     let period = Duration::from_secs(1);
     let policies = PolicySet::new(vec![
         policy(0, Policy::Ask(AuthoriserId(3))),
-        policy(1, Policy::Multicast { period }),
+        policy(1, Policy::Multicast { period, ignores_cookies: None }),
         policy(2, Policy::Reroute(RouteId(4))),
         ActivePolicy { is_shadow: true, ..policy(3, Policy::Refuse) },
     ]);
@@ -604,4 +613,96 @@ fn tokengen_sends_on_and_tokencheck_sends_back() {
     let is_sent = matches!(decision, Decision::SendOn { redeemed: None, .. });
     let waits = matches!(decision, Decision::Wait { position: Position::New, .. });
     assert!(is_sent || waits, "{decision:?}");
+}
+
+/// One newcomer in shadow after `ms`: the decision, and what is counted.
+fn passes(process: &Process<'_>, facts: &Facts<'_>, ms: u64, key: u128) -> (Decision, Vec<Event>) {
+    let who = Visitor { key: SessionKey(key), ..visitor() };
+    let now = NOW + Duration::from_millis(ms);
+    let decision = decide(process, &Facts { request: facts.request, now, ..*facts }, &who);
+    (decision, who.events.into_inner())
+}
+
+#[test]
+fn in_shadow_everybody_enters_and_who_would_have_waited_is_counted() {
+    let (two_a_second, ingress, shadow) = (room(2.0), Ingress::default(), ShadowRoom::default());
+    let settings = AdmissionSettings { max_wait: Duration::from_secs(5), ..SETTINGS };
+    let process = Process { settings, shadow: Some(&shadow), ..process(&two_a_second, &ingress) };
+    // Ten a second for three seconds: fifteen seconds' work, of which those beyond five would be refused.
+    let mut counts = [0; 3];
+    for n in 0..30 {
+        let (decision, events) = passes(&process, &facts(), n * 100, 77);
+        assert_eq!(decision, enters(EnteredBy::Room), "{n}");
+        let at = match events[..] {
+            [] => 0,
+            [Event::RoomWouldWait] => 1,
+            [Event::RoomWouldRefuse] => 2,
+            _ => panic!("{events:?}"),
+        };
+        counts[at] += 1;
+    }
+    let [entered, waited, refused] = counts;
+    assert_eq!(entered, 1);
+    assert!((13..=16).contains(&waited) && (13..=16).contains(&refused), "{counts:?}");
+    // Nobody was promised anything, so that nothing is left when the shadow ends.
+    let after = Process { shadow: None, ..process };
+    assert_eq!(passes(&after, &facts(), 3_100, 77).0, enters(EnteredBy::Room));
+    // The work that was taken is done in the end, and nobody would wait.
+    assert_eq!(passes(&process, &facts(), 20_000, 77), (enters(EnteredBy::Room), vec![]));
+}
+
+#[test]
+fn in_shadow_bypass_traffic_takes_of_the_capacity_and_parts_of_pages_are_no_visitors() {
+    let (two_a_second, ingress, shadow) = (room(2.0), Ingress::default(), ShadowRoom::default());
+    let process = Process { shadow: Some(&shadow), ..process(&two_a_second, &ingress) };
+    let part = Facts { is_part_of_page: true, ..facts() };
+    let never = Facts { class_waits: false, ..facts() };
+    assert_eq!(passes(&process, &part, 0, 77), (enters(EnteredBy::PartOfPage), vec![]));
+    assert_eq!(passes(&process, &never, 0, 77), (enters(EnteredBy::Unasked), vec![]));
+    assert_eq!(passes(&process, &facts(), 0, 77).1, [Event::RoomWouldWait]);
+    assert_eq!(passes(&process, &part, 0, 77), (enters(EnteredBy::PartOfPage), vec![]));
+    // With no replica to go to, the gate holds nobody either.
+    let down = Visitor { is_origin_usable: false, ..visitor() };
+    assert_eq!(decide(&process, &facts(), &down), enters(EnteredBy::Room));
+    // A full room, and one that is not limited.
+    let full = room(0.0);
+    let fresh = ShadowRoom::default();
+    let full = Process { admission: &full, shadow: Some(&fresh), ..process };
+    let events = [0, 1].map(|ms| passes(&full, &facts(), ms, 77).1);
+    assert_eq!(events[1], [Event::RoomWouldRefuse]);
+    let endless = Admission::Room(Box::new(Room::new(RoomConfig::default(), Rate::MAX, NOW)));
+    let endless = Process { admission: &endless, ..full };
+    assert!((0..100).all(|_| passes(&endless, &facts(), 0, 77).1.is_empty()));
+}
+
+#[test]
+fn in_shadow_the_session_cap_and_buckets_that_hold_hold_nobody() {
+    let (open, ingress, shadow, sessions) =
+        (room(100.0), Ingress::default(), ShadowRoom::default(), one_slot());
+    let process = Process { sessions: Some(&sessions), shadow: Some(&shadow), ..process(&open, &ingress) };
+    for (when_full, event) in
+        [(WhenFull::Room, Event::RoomWouldWait), (WhenFull::Refuse, Event::SessionsWouldRefuse)]
+    {
+        let settings = AdmissionSettings { when_full, ..SETTINGS };
+        let process = Process { settings, ..process };
+        let first = passes(&process, &facts(), 0, 1);
+        assert_eq!(first.0, enters(EnteredBy::Room));
+        let (decision, events) = passes(&process, &facts(), 500, 2);
+        assert_eq!((decision, events), (enters(EnteredBy::Room), vec![event]));
+    }
+    assert_eq!(sessions.count().open, 2, "both have a session, beyond the one slot");
+    for key in [1, 2] {
+        assert_eq!(sessions.status(SessionKey(key), NOW), SessionStatus::Admitted);
+    }
+    // A bucket that sends to the room holds nobody; one that refuses does.
+    for (refusal, is_let_in) in [(Refusal::Room, true), (Refusal::Shed, false)] {
+        let ingress = bucket(refusal);
+        let process = Process { ingress: &ingress, sessions: None, ..process };
+        assert_eq!(passes(&process, &facts(), 1_000, 7).0, enters(EnteredBy::Room));
+        let (decision, events) = passes(&process, &facts(), 2_000, 7);
+        match is_let_in {
+            true => assert_eq!((decision, events), (enters(EnteredBy::Room), vec![Event::RoomWouldWait])),
+            false => assert!(matches!(decision, Decision::Throttled { .. }), "{decision:?}"),
+        }
+    }
 }

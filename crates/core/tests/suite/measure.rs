@@ -7,6 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS, Recorder};
 use tidegate_core::measure::*;
+use tidegate_core::policies::TierId;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 fn us(n: u64) -> Duration {
@@ -202,4 +203,32 @@ fn refusals_are_counted_by_class_and_reason() {
     assert_eq!(window.class(ClassId(1)).shed_per_s, [0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!(window.total().shed_per_s, [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!((window.total().client_gone_per_s, after.classes()[0].in_flight()), (1.0, 0));
+}
+
+#[test]
+fn service_levels_are_counted_beside_the_classes() {
+    let shards = [Shard::new(1), Shard::new(1)];
+    let start = Snapshot::take(&shards, Timestamp::from_secs(10));
+    assert!(start.tiers().is_empty(), "none is counted before its first request");
+    for (shard, tier, ms) in [(0, 2, 10), (1, 2, 30), (1, 0, 500)] {
+        let counters = shards[shard].tier(TierId(tier));
+        counters.arrived();
+        counters.forwarded(Duration::from_millis(1));
+        counters.ended(Outcome::Served, Duration::from_millis(ms));
+    }
+    shards[0].tier(TierId(0)).shed(Event::QueueFull);
+    let end = Snapshot::take(&shards, Timestamp::from_secs(12));
+    let served: Vec<u64> = end.tiers().iter().map(|tier| tier.served).collect();
+    assert_eq!(served, [1, 0, 2]);
+    let window = Window::between(&start, &end);
+    let (gold, others) = (window.tier(TierId(2)), window.tier(TierId(0)));
+    assert_eq!((gold.goodput_per_s, others.goodput_per_s), (1.0, 0.5));
+    let at = Event::SHED.iter().position(|reason| *reason == Event::QueueFull).unwrap();
+    assert_eq!((gold.shed_per_s[at], others.shed_per_s[at]), (0.0, 0.5));
+    let near = |time: Option<Duration>, ms: f64| {
+        time.is_some_and(|t| (t.as_secs_f64() * 1e3 / ms - 1.0).abs() < 0.1)
+    };
+    assert!(near(gold.response.mean, 20.0) && near(others.response.p95, 500.0), "{gold:?} {others:?}");
+    assert_eq!(window.tier(TierId(7)).goodput_per_s, 0.0);
+    assert!(end.classes().iter().all(|class| class.arrivals == 0), "a class has counters of its own");
 }

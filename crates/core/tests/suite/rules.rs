@@ -18,6 +18,7 @@ fn rule(name: &str) -> RuleConfig {
         hold: Duration::ZERO,
         has_until: false,
         unknown: OnUnknown::Ignore,
+        follows_level: false,
         policy: ActivePolicy {
             rule: RuleId(0),
             scope: Scope::default(),
@@ -48,7 +49,8 @@ fn course(rule: RuleConfig, when: &str, until: &str) -> String {
     let mut held = false;
     seconds
         .map(|((when, until), second)| {
-            let changes = book.tick(&[RuleInput { when: truth(when), until: truth(until) }], at(second));
+            let changes =
+                book.tick(&[RuleInput { when: truth(when), until: truth(until), excess: None }], at(second));
             assert!(changes.len() < 2);
             if let Some(change) = changes.first() {
                 assert_eq!(change.in_force, !held, "a change must differ from the state before");
@@ -118,7 +120,7 @@ fn three_valued_logic() {
 }
 
 fn all(truth: Truth, n: usize) -> Vec<RuleInput> {
-    vec![RuleInput { when: truth, until: Truth::Unknown }; n]
+    vec![RuleInput { when: truth, until: Truth::Unknown, excess: None }; n]
 }
 
 fn named(book: &Rulebook) -> Vec<u16> {
@@ -144,7 +146,7 @@ fn priority_goes_before_order() {
 fn a_change_has_a_reason() {
     let mut book = Rulebook::new(vec![rule("a"), RuleConfig { has_until: true, ..rule("b") }]);
     let mut reasons = |when, until, second| -> Vec<(bool, Because, Option<u64>)> {
-        let changes = book.tick(&[RuleInput { when, until }; 2], at(second));
+        let changes = book.tick(&[RuleInput { when, until, excess: None }; 2], at(second));
         changes.iter().map(|c| (c.in_force, c.because, c.after.map(|after| after.as_secs()))).collect()
     };
     use Truth::{False, True, Unknown};
@@ -205,7 +207,7 @@ proptest! {
         let (mut now, mut came, mut left) = (START, None::<Timestamp>, None::<Timestamp>);
         for (ms, when, until) in course {
             now = now + Duration::from_millis(ms);
-            let changes = book.tick(&[RuleInput { when, until }], now);
+            let changes = book.tick(&[RuleInput { when, until, excess: None }], now);
             for change in &changes {
                 if change.in_force {
                     let by_default = when == Truth::Unknown && unknown == OnUnknown::Apply;
@@ -220,8 +222,41 @@ proptest! {
             }
             // The same conditions at the same time change nothing more.
             if hold > Duration::ZERO {
-                prop_assert_eq!(book.tick(&[RuleInput { when, until }], now).len(), 0);
+                prop_assert_eq!(book.tick(&[RuleInput { when, until, excess: None }], now).len(), 0);
             }
         }
     }
+}
+
+#[test]
+fn a_rule_that_follows_a_level_is_for_its_share_of_the_visitors() {
+    let follows = |unknown| RuleConfig { follows_level: true, unknown, ..rule("a") };
+    let shares = |unknown, excesses: &[Option<f64>]| -> Vec<f64> {
+        let mut book = Rulebook::new(vec![follows(unknown)]);
+        let mut tick = |(second, excess): (u64, &Option<f64>)| {
+            let input = RuleInput { when: Truth::True, until: Truth::Unknown, excess: *excess };
+            book.tick(&[input], at(second));
+            let set = book.policies();
+            let share = set.iter().next().expect("in force").scope.share.expect("a share");
+            (share as f64 / u64::MAX as f64 * 100.0).round() / 100.0
+        };
+        (1..).zip(excesses).map(&mut tick).collect()
+    };
+    let said = [Some(0.0), Some(0.25), None, Some(0.5), None];
+    assert_eq!(shares(OnUnknown::Ignore, &said), [0.0, 0.25, 0.25, 0.5, 0.5]);
+    assert_eq!(shares(OnUnknown::Apply, &said), [0.0, 0.25, 0.99, 0.5, 0.99]);
+}
+
+#[test]
+fn a_rule_that_follows_a_level_ends_when_it_refuses_nobody_any_more() {
+    let mut book = Rulebook::new(vec![RuleConfig { follows_level: true, ..rule("a") }]);
+    let mut tick = |second, when, excess| {
+        book.tick(&[RuleInput { when, until: Truth::Unknown, excess }], at(second));
+        book.iter().next().unwrap().1.in_force
+    };
+    assert!(tick(1, Truth::True, Some(0.0)));
+    assert!(tick(2, Truth::False, Some(0.2)), "without it the level would rise again");
+    assert!(!tick(3, Truth::False, Some(0.0)));
+    assert!(tick(4, Truth::True, Some(0.3)));
+    assert!(!tick(5, Truth::Unknown, None), "what is unknown keeps no rule");
 }

@@ -29,6 +29,7 @@ const fn param(name: &'static str, about: &'static str) -> Param {
 pub(super) const PARAMS: &[Param] = &[
     param("metric", "Which figure; without one the answer lists all there are."),
     param("class", "Of which class; `all` (the default): of all together."),
+    param("tier", "Of which service level, instead of a class."),
     param(
         "from",
         "Unix seconds, RFC 3339, `now`, or a time before now like `-1h30m`; a quarter of an hour before `to` if not given.",
@@ -68,8 +69,10 @@ pub(super) enum Answer {
 pub(super) struct Figure {
     /// The figure.
     metric: String,
-    /// The class; null: a figure of the whole gate.
+    /// The class; null: a figure of the whole gate, or of a service level.
     class: Option<String>,
+    /// The service level; null: it is not of one.
+    tier: Option<String>,
     unit: &'static str,
     /// Seconds.
     step: u64,
@@ -90,6 +93,7 @@ pub(super) struct All {
     most_bytes: u64,
     archives: Vec<ArchiveShown>,
     classes: Vec<String>,
+    tiers: Vec<String>,
     metrics: Vec<MetricShown>,
 }
 
@@ -117,19 +121,20 @@ enum Asked {
 }
 
 fn parse(query: impl Iterator<Item = (String, String)>, accept: &str, now: u64) -> Result<Asked, String> {
-    let (mut metric, mut class, mut format) = (None, String::from("all"), None);
+    let (mut metric, mut class, mut tier, mut format) = (None, None, None, None);
     let (mut from, mut to, mut step) = (None, None, None);
     for (name, value) in query {
         match &*name {
             "metric" => metric = Some(value),
-            "class" => class = value,
+            "class" => class = Some(value),
+            "tier" => tier = Some(value),
             "from" => from = Some(instant("from", &value, now)?),
             "to" => to = Some(instant("to", &value, now)?),
             "step" => step = Some(seconds(&value)?),
             "format" => format = Some(value),
             other => {
                 return Err(format!(
-                    "unknown parameter {other:?}: expected metric, class, from, to, step or format"
+                    "unknown parameter {other:?}: expected metric, class, tier, from, to, step or format"
                 ));
             }
         }
@@ -140,10 +145,15 @@ fn parse(query: impl Iterator<Item = (String, String)>, accept: &str, now: u64) 
         Some("csv") => true,
         Some(other) => return Err(format!("format: expected json or csv, got {other:?}")),
     };
+    let series = match (class, tier) {
+        (Some(_), Some(_)) => return Err("tier: expected either a class or a tier, got both".into()),
+        (None, Some(tier)) => Series::tier(&tier),
+        (class, None) => Series::named(class.as_deref().unwrap_or("all")),
+    };
     let Some(metric) = metric else { return Ok(Asked::List) };
     let to = to.unwrap_or(now);
     let from = from.unwrap_or(to.saturating_sub(DEFAULT_SPAN));
-    Ok(Asked::Figure { query: Query { metric, series: Series::named(&class), from, to, step }, csv })
+    Ok(Asked::Figure { query: Query { metric, series, from, to, step }, csv })
 }
 
 /// Unix seconds, RFC 3339, `now`, or a time before now like `-1h30m`.
@@ -201,6 +211,7 @@ impl All {
             most_bytes: store::most_bytes(series.len()),
             archives: ARCHIVES.map(|a| ArchiveShown { step: a.step, intervals: a.rows }).into(),
             classes: series.iter().filter_map(|s| s.class_name().map(str::to_owned)).collect(),
+            tiers: series.iter().filter_map(|s| s.tier_name().map(str::to_owned)).collect(),
             metrics: metrics.collect(),
         }
     }
@@ -210,14 +221,24 @@ impl Figure {
     fn new(query: &Query, points: &Points) -> Self {
         let (scope, unit) = metrics::find(&query.metric)
             .map_or((Scope::Class, ""), |(scope, at)| (scope, scope.metrics()[at].unit));
-        let class = (scope == Scope::Class).then(|| query.series.class_name().unwrap_or("all").to_owned());
+        let of_one = scope == Scope::Class;
+        let tier = query.series.tier_name().filter(|_| of_one).map(str::to_owned);
+        let class = (of_one && tier.is_none()).then(|| query.series.class_name().unwrap_or("all").to_owned());
         // The shortest digits of a value; those of NaN, where nothing was measured, are no number.
         let number = |value: f32| value.to_string().parse().ok();
         let rows = points.points.iter().map(|Point { at, value: Spread { average, min, max } }| {
             [Some((*at).into()), number(*average), number(*min), number(*max)]
         });
         let columns = ["at", "average", "min", "max"];
-        Self { metric: query.metric.clone(), class, unit, step: points.step, columns, rows: rows.collect() }
+        Self {
+            metric: query.metric.clone(),
+            class,
+            tier,
+            unit,
+            step: points.step,
+            columns,
+            rows: rows.collect(),
+        }
     }
 }
 

@@ -84,6 +84,7 @@ pub(super) fn prometheus(control: &Control) -> String {
     counters(&mut out, control, &figures);
     gauges(&mut out, control, &figures);
     classes(&mut out, &shared.config.load(), &figures);
+    tiers(&mut out, &shared.config.load(), &figures);
     replicas(&mut out, shared);
     tuners(&mut out, control);
     rule_actions(&mut out, shared);
@@ -145,7 +146,7 @@ fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     out.gauge("max_in_flight", help, limit(f.tunables.max_in_flight));
     let help = "1 if more work comes than fits (docs/tuning.md defines it).";
     out.gauge("overloaded", help, u8::from(f.is_overloaded));
-    let help = "1 if rules and quotas only count (enforcement.shadow).";
+    let help = "1 if rules, quotas, room and session slots only count (enforcement.shadow).";
     out.gauge("shadow", help, u8::from(control.shared().config.load().settings.enforcement.shadow));
     out.gauge("waiting", "Visitors promised a later place.", f.room.waiting);
     out.gauge("promised_cost", "Work promised to them.", number(f.room.promised.units()));
@@ -204,20 +205,56 @@ fn classes(out: &mut Exposition, live: &Config, f: &Figures) {
     for (name, help, get) in histograms {
         out.family(name, "histogram", help);
         for (facts, totals) in counted() {
-            histogram(out, name, &facts.name, get(&totals));
+            histogram(out, name, ("class", &facts.name), get(&totals));
         }
     }
 }
 
-fn histogram(out: &mut Exposition, name: &str, class: &str, h: &Histogram) {
+/// Nothing where there are no service levels.
+fn tiers(out: &mut Exposition, live: &Config, f: &Figures) {
+    let all: Vec<_> = f.tiers(live).collect();
+    if all.is_empty() {
+        return;
+    }
+    type Of<T> = fn(&ClassTotals) -> T;
+    let counters: [(&str, &str, Of<u64>); 5] = [
+        ("arrivals", "Requests that came, by the service level they came with.", |c| c.arrivals),
+        ("forwarded", "Requests of the service level sent to the origin.", |c| c.forwarded),
+        ("served", "Requests of the service level that the origin answered below 500.", |c| c.served),
+        ("origin_errors", "Requests of the service level that the origin failed.", |c| c.origin_errors),
+        ("client_gone", "Requests of the service level given up by their visitors.", |c| c.client_gone),
+    ];
+    for (name, help, get) in counters {
+        let samples = all.iter().map(|tier| (tier.name, get(&tier.totals)));
+        out.by((&format!("tier_{name}_total"), "counter", help), "tier", samples);
+    }
+    let name = "tier_shed_total";
+    out.family(name, "counter", "Requests of the service level refused on purpose, by reason.");
+    for tier in &all {
+        for (reason, n) in Event::SHED.iter().zip(tier.totals.shed) {
+            out.sample(name, &[("tier", tier.name), ("reason", reason.name())], n);
+        }
+    }
+    type Get = fn(&ClassTotals) -> &Histogram;
+    let histograms: [(&str, &str, Get); 2] = [
+        ("tier_response_seconds", "Response time of the origin, by service level.", |c| &c.response),
+        ("tier_queue_wait_seconds", "Wait for an in-flight slot, by service level.", |c| &c.queue_wait),
+    ];
+    for (name, help, get) in histograms {
+        out.family(name, "histogram", help);
+        all.iter().for_each(|tier| histogram(out, name, ("tier", tier.name), get(&tier.totals)));
+    }
+}
+
+fn histogram(out: &mut Exposition, name: &str, of: (&str, &str), h: &Histogram) {
     let bucket = format!("{name}_bucket");
     for bound in PROMETHEUS_BOUNDS {
         let le = bound.as_secs_f64().to_string();
-        out.sample(&bucket, &[("class", class), ("le", &le)], h.at_most(bound));
+        out.sample(&bucket, &[of, ("le", &le)], h.at_most(bound));
     }
-    out.sample(&bucket, &[("class", class), ("le", "+Inf")], h.count());
-    out.sample(&format!("{name}_sum"), &[("class", class)], h.sum().as_secs_f64());
-    out.sample(&format!("{name}_count"), &[("class", class)], h.count());
+    out.sample(&bucket, &[of, ("le", "+Inf")], h.count());
+    out.sample(&format!("{name}_sum"), &[of], h.sum().as_secs_f64());
+    out.sample(&format!("{name}_count"), &[of], h.count());
 }
 
 fn replicas(out: &mut Exposition, shared: &Shared) {
@@ -260,7 +297,12 @@ fn authorisers(out: &mut Exposition, live: &Config) {
     out.family(name, "counter", "What other applications said.");
     for one in &live.applications {
         let (application, counts) = (one.settings.name.as_str(), &one.counts);
-        for (verdict, n) in [("yes", &counts.yes), ("no", &counts.no), ("none", &counts.none)] {
+        for (verdict, n) in [
+            ("yes", &counts.yes),
+            ("no", &counts.no),
+            ("none", &counts.none),
+            ("unknown-name", &counts.unknown),
+        ] {
             out.sample(name, &[("application", application), ("verdict", verdict)], n.load(Relaxed));
         }
     }
@@ -335,4 +377,7 @@ fn congestion(out: &mut Exposition, control: &Control) {
     for (family, get) in families {
         out.by(family, "rule", congestion.rules().map(|(rule, state)| (&rule.name, get(rule, state))));
     }
+    let following = congestion.rules().filter(|(rule, _)| rule.follows_level);
+    let family = ("rule_share", "gauge", "Share of the visitors that a rule which follows a level is for.");
+    out.by(family, "rule", following.map(|(rule, state)| (&rule.name, number(state.share))));
 }

@@ -27,7 +27,7 @@ use crate::control::driver::Control;
 use crate::control::feedback;
 use crate::shared::Shared;
 use crate::shared::coalesce::Coalescer;
-use crate::shared::figures::{ClassShown, Figures};
+use crate::shared::figures::{ClassShown, Figures, TierShown};
 use crate::shared::policies::stats::Done;
 use crate::upstream::balance;
 use tidegate_settings::kind::Named as _;
@@ -92,7 +92,7 @@ pub(super) struct State {
     draining: bool,
     /// Whether more work comes than fits: docs/tuning.md.
     overloaded: bool,
-    /// Whether rules and quotas only count (`enforcement.shadow`).
+    /// Whether rules, quotas, room and session slots only count (`enforcement.shadow`).
     shadow: bool,
     #[serde(flatten)]
     rates: Rates,
@@ -108,6 +108,8 @@ pub(super) struct State {
     connections: usize,
     /// In the order of the file, then the default class and removed ones.
     classes: Vec<Class>,
+    /// Service levels, that of everybody else first; none where there are none.
+    tiers: Vec<Tier>,
     replicas: Vec<Replica>,
     /// What may be congested: docs/rules.md.
     detectors: Vec<DetectorShown>,
@@ -183,6 +185,23 @@ struct Class {
 }
 
 #[derive(Serialize, JsonSchema)]
+struct Tier {
+    name: String,
+    #[serde(flatten)]
+    rates: Rates,
+    /// Requests that the origin failed, in the last second.
+    errors_per_s: f64,
+    /// Response time of the origin, in the last second.
+    response_ms: ResponseTimes,
+    /// Wait of admitted requests for an in-flight slot, in the last second.
+    queue_wait_ms: ResponseTimes,
+    /// Since the start.
+    arrivals: u64,
+    served: u64,
+    errors: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
 struct Replica {
     /// HOST:PORT.
     address: String,
@@ -238,6 +257,8 @@ struct Rule {
     when: &'static str,
     /// The same of `until`; null: there is none.
     until: Option<&'static str>,
+    /// The share of the visitors that it is for now, if it follows the level (`share = "level"`).
+    share: Option<f64>,
     /// The figures it goes by.
     figures: String,
 }
@@ -268,13 +289,12 @@ impl State {
         let total = f.window.total();
         let congestion = control.congestion().lock();
         let (room, gate) = (&f.room, &f.gate);
-        let Times { mean, p50, p99, .. } = total.response;
         Self {
             at_ms: f.at.as_millis(),
             draining: shared.is_draining(),
             overloaded: f.is_overloaded,
             shadow: live.settings.enforcement.shadow,
-            response_ms: ResponseTimes { mean: ms(mean), p50: ms(p50), p99: ms(p99) },
+            response_ms: ResponseTimes::new(&total.response),
             rates: Rates::new(&total),
             capacity: InForce::new(&f.tunables, &f.estimate, Some(live.settings.estimator())),
             room: Room {
@@ -288,6 +308,7 @@ impl State {
             gate: Gate { in_flight: gate.in_flight, queued: gate.queued, held: gate.held },
             connections: shared.connections.load(Relaxed),
             classes: f.classes(&live).filter_map(|class| Class::new(&class, &f, &live)).collect(),
+            tiers: f.tiers(&live).map(|tier| Tier::new(&tier, &f)).collect(),
             replicas: shared.replicas.list().iter().map(|replica| Replica::new(replica)).collect(),
             detectors: detectors(&congestion, control.congestion().readings(), f.at),
             rules: rules(&congestion),
@@ -322,6 +343,28 @@ impl Class {
             queued: load.queued,
             in_flight: load.in_flight,
         })
+    }
+}
+
+impl Tier {
+    fn new(tier: &TierShown<'_>, f: &Figures) -> Self {
+        let now = f.window.tier(tier.id);
+        Self {
+            name: tier.name.to_owned(),
+            rates: Rates::new(&now),
+            errors_per_s: now.errors_per_s,
+            response_ms: ResponseTimes::new(&now.response),
+            queue_wait_ms: ResponseTimes::new(&now.queue_wait),
+            arrivals: tier.totals.arrivals,
+            served: tier.totals.served,
+            errors: tier.totals.origin_errors,
+        }
+    }
+}
+
+impl ResponseTimes {
+    fn new(times: &Times) -> Self {
+        Self { mean: ms(times.mean), p50: ms(times.p50), p99: ms(times.p99) }
     }
 }
 
@@ -384,6 +427,7 @@ fn rules(congestion: &Congestion) -> Vec<Rule> {
         times: standing.times,
         when: truth(standing.heard.when),
         until: rule.has_until.then(|| truth(standing.heard.until)),
+        share: rule.follows_level.then_some(standing.share),
         figures: congestion.figures_of(id),
     });
     shown.collect()

@@ -1,6 +1,6 @@
 //! The input of admission that comes from the configuration.
 
-use tidegate_core::admission::{self, AdmissionSettings, Facts, Progress};
+use tidegate_core::admission::{self, AdmissionSettings, Facts, Progress, ShadowRoom};
 use tidegate_core::classify::RequestHead;
 use tidegate_core::policies::{PolicyRequest, TierId};
 use tidegate_core::units::{ClassId, Timestamp};
@@ -18,14 +18,19 @@ impl Config {
                 Role::TokenCheck { .. } => admission::Role::TokenCheck,
             },
             has_room: settings.room.enabled,
-            is_shadow: settings.enforcement.shadow,
             max_wait: settings.room.max_wait,
+            burst: settings.room.burst,
             session_rules: self.session_rules(),
             when_full: match settings.session.when_full {
                 WhenFull::Room => admission::WhenFull::Room,
                 WhenFull::Refuse => admission::WhenFull::Refuse,
             },
         }
+    }
+
+    /// The room that counts whom room and session slots would hold, where they are to hold nobody.
+    pub fn shadow<'r>(&self, room: &'r ShadowRoom) -> Option<&'r ShadowRoom> {
+        self.settings.enforcement.shadow.then_some(room)
     }
 
     /// The facts of a new request that the configuration determines. `is_part_of_page`: its visitor's browser

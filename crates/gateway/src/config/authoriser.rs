@@ -4,6 +4,9 @@
 //! key wait for its answer. A verdict is kept for `ttl`. The application gets only the key, so that the
 //! verdict is valid for every request with that key.
 //!
+//! A verdict may name a service level or a class, in the fields `Tidegate-Tier` and `Tidegate-Class` of the
+//! application's answer. Fields of these names in a visitor's request mean nothing.
+//!
 //! 2xx is yes and 4xx is no. Anything else is no verdict: a 5xx says that the application has failed, and
 //! nothing about the visitor. Without a verdict by the deadline `fallback` decides, for this request and all
 //! others of the key during [`PAUSE`]: an application that is down costs one deadline per second and key, not
@@ -17,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, StatusCode, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request};
 use parking_lot::Mutex;
 use tidegate_core::units::Timestamp;
 use tokio::sync::watch;
@@ -36,6 +39,33 @@ const MAX_KEY: usize = 512;
 
 const CLIENT: HeaderName = HeaderName::from_static("tidegate-client");
 const URL: HeaderName = HeaderName::from_static("tidegate-url");
+const TIER: HeaderName = HeaderName::from_static("tidegate-tier");
+const CLASS: HeaderName = HeaderName::from_static("tidegate-class");
+/// Longest name in a verdict: that of a tier or class.
+const MAX_NAME: usize = 64;
+
+/// What an application says of a key.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Verdict {
+    pub is_yes: bool,
+    /// The service level that the visitor has from now on, and the class that the request is of.
+    pub tier: Option<Arc<str>>,
+    pub class: Option<Arc<str>>,
+}
+
+impl Verdict {
+    /// `None`: the answer is no verdict.
+    fn of(status: StatusCode, fields: &HeaderMap) -> Option<Self> {
+        if !status.is_success() {
+            return status.is_client_error().then(Self::default);
+        }
+        let name = |field| {
+            let text = fields.get(field)?.to_str().ok()?.trim();
+            (!text.is_empty() && text.len() <= MAX_NAME).then(|| text.into())
+        };
+        Some(Self { is_yes: true, tier: name(TIER), class: name(CLASS) })
+    }
+}
 
 pub struct Authoriser {
     pub settings: tidegate_settings::Application,
@@ -51,11 +81,13 @@ pub struct Counts {
     pub no: AtomicU64,
     /// Questions without a verdict, and those not asked because too many were under way.
     pub none: AtomicU64,
+    /// Requests whose verdict named a tier or a class that there is not.
+    pub unknown: AtomicU64,
 }
 
 enum Kept {
-    Verdict { is_yes: bool, until: Timestamp },
-    Asking(watch::Receiver<Option<bool>>),
+    Verdict { verdict: Verdict, until: Timestamp },
+    Asking(watch::Receiver<Option<Verdict>>),
 }
 
 impl Authoriser {
@@ -69,8 +101,13 @@ impl Authoriser {
         }
     }
 
-    /// Whether the request may go on. Must run within a `LocalRuntime`.
-    pub async fn ask(self: &Arc<Self>, parts: &request::Parts, client: IpAddr, clock: &Arc<Clock>) -> bool {
+    /// Whether the request may go on, and as what. Must run within a `LocalRuntime`.
+    pub async fn ask(
+        self: &Arc<Self>,
+        parts: &request::Parts,
+        client: IpAddr,
+        clock: &Arc<Clock>,
+    ) -> Verdict {
         let about = About::of(&self.settings, parts, client);
         let mut answer = match self.look(&about, clock) {
             Ok(verdict) => return verdict,
@@ -78,13 +115,13 @@ impl Authoriser {
         };
         let told = answer.wait_for(Option::is_some);
         match tokio::time::timeout(self.settings.deadline, told).await {
-            Ok(Ok(verdict)) => verdict.unwrap_or_else(|| self.fallback()),
+            Ok(Ok(verdict)) => verdict.clone().unwrap_or_else(|| self.fallback()),
             _ => self.fallback(),
         }
     }
 
-    fn fallback(&self) -> bool {
-        self.settings.fallback == Fallback::Allow
+    fn fallback(&self) -> Verdict {
+        Verdict { is_yes: self.settings.fallback == Fallback::Allow, ..Verdict::default() }
     }
 
     /// The kept verdict, or else a receiver for the verdict; asks if no query is under way.
@@ -92,12 +129,12 @@ impl Authoriser {
         self: &Arc<Self>,
         about: &About,
         clock: &Arc<Clock>,
-    ) -> Result<bool, watch::Receiver<Option<bool>>> {
+    ) -> Result<Verdict, watch::Receiver<Option<Verdict>>> {
         let now = clock.now();
         let key = about.key(&self.hash);
         let mut kept = self.kept.lock();
         match kept.get(&key) {
-            Some(Kept::Verdict { is_yes, until }) if now < *until => return Ok(*is_yes),
+            Some(Kept::Verdict { verdict, until }) if now < *until => return Ok(verdict.clone()),
             Some(Kept::Asking(answer)) => return Err(answer.clone()),
             _ => {}
         }
@@ -131,10 +168,12 @@ impl Authoriser {
         kept.len() < self.settings.max_kept
     }
 
-    async fn status(&self, about: &About) -> Result<StatusCode, BoxError> {
+    /// The application's answer, whose body is not read.
+    async fn answer(&self, about: &About) -> Result<(StatusCode, HeaderMap), BoxError> {
         let request = Request::get(&self.settings.url).header(&about.name, &about.value).body(Bytes::new())?;
         let call = Call { request, replica: None, timeout: self.settings.deadline, max_body: None };
-        Ok(call.send().await?.status())
+        let (head, _) = call.send().await?.into_parts();
+        Ok((head.status, head.headers))
     }
 }
 
@@ -187,19 +226,20 @@ struct PendingQuery {
     authoriser: Arc<Authoriser>,
     key: Box<[u8]>,
     clock: Arc<Clock>,
-    verdict: Option<bool>,
-    tell: watch::Sender<Option<bool>>,
+    verdict: Option<Verdict>,
+    tell: watch::Sender<Option<Verdict>>,
 }
 
 impl PendingQuery {
     async fn put(mut self, about: About) {
         let authoriser = self.authoriser.clone();
-        self.verdict = match authoriser.status(&about).await {
-            Ok(status) if status.is_success() => Some(true),
-            Ok(status) if status.is_client_error() => Some(false),
-            Ok(status) => {
-                tracing::debug!(application = authoriser.settings.name, %status, "no verdict");
-                None
+        self.verdict = match authoriser.answer(&about).await {
+            Ok((status, fields)) => {
+                let verdict = Verdict::of(status, &fields);
+                if verdict.is_none() {
+                    tracing::debug!(application = authoriser.settings.name, %status, "no verdict");
+                }
+                verdict
             }
             Err(error) => {
                 tracing::debug!(application = authoriser.settings.name, %error, "no verdict");
@@ -214,21 +254,21 @@ impl Drop for PendingQuery {
         let authoriser = &self.authoriser;
         authoriser.asking.fetch_sub(1, Relaxed);
         let counts = &authoriser.counts;
-        let counter = match self.verdict {
-            Some(true) => &counts.yes,
-            Some(false) => &counts.no,
+        let counter = match &self.verdict {
+            Some(Verdict { is_yes: true, .. }) => &counts.yes,
+            Some(_) => &counts.no,
             None => &counts.none,
         };
         counter.fetch_add(1, Relaxed);
-        let is_yes = self.verdict.unwrap_or_else(|| authoriser.fallback());
         let life = match self.verdict {
             Some(_) => authoriser.settings.ttl,
             None => PAUSE,
         };
-        let verdict = Kept::Verdict { is_yes, until: self.clock.now() + life };
+        let verdict = self.verdict.take().unwrap_or_else(|| authoriser.fallback());
+        let until = self.clock.now() + life;
         let mut kept = authoriser.kept.lock();
-        kept.insert(std::mem::take(&mut self.key), verdict);
+        kept.insert(std::mem::take(&mut self.key), Kept::Verdict { verdict: verdict.clone(), until });
         drop(kept);
-        self.tell.send_replace(Some(is_yes));
+        self.tell.send_replace(Some(verdict));
     }
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::classify::Paths;
 use tidegate_core::detect::{Criterion, SourceId};
-use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, Policy, RouteId, RuleId, Scope};
+use tidegate_core::policies::{
+    Action, ActivePolicy, AuthoriserId, Policy, RouteId, RuleId, Scope, part_of_visitors,
+};
 use tidegate_core::rules::RuleConfig;
 use tidegate_core::units::{Cost, Rate, Timestamp};
 
 use crate::config::ClassFacts;
 use tidegate_settings::condition::{Condition, Wrong};
-use tidegate_settings::{Detector, How, Rule, Settings, Then, Visitors};
+use tidegate_settings::{Detector, How, Rule, Settings, Share, Then, Visitors};
 
 /// Why detectors and rules cannot be compiled; `tidegate check` reports the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -33,6 +35,11 @@ impl Conditions {
     pub fn each(&self) -> impl Iterator<Item = &Condition> {
         std::iter::once(&self.when).chain(&self.until)
     }
+
+    /// The detectors that they name, by index.
+    pub fn detectors(&self) -> impl Iterator<Item = usize> {
+        self.each().flat_map(|condition| condition.detectors.iter().copied())
+    }
 }
 
 #[derive(Debug)]
@@ -51,6 +58,22 @@ impl Plan {
         let conditions = settings.rule.iter().map(|rule| conditions(rule, &detectors));
         let conditions = Arc::new(conditions.collect::<Result<_, _>>()?);
         Self::with(settings, classes, conditions)
+    }
+
+    /// The same with the values of tunables that `new` has and `old` had not.
+    pub fn tuned(
+        self: &Arc<Self>,
+        old: &Settings,
+        new: &Settings,
+        classes: &[ClassFacts],
+    ) -> Result<Arc<Self>, PlanError> {
+        let texts = |s: &Settings| -> Vec<_> {
+            s.rule.iter().map(|rule| (rule.when.clone(), rule.until.clone())).collect()
+        };
+        if texts(old) == texts(new) {
+            return Ok(self.renumbered(new, classes));
+        }
+        Self::new(new, &class_names(classes)).map(Arc::new)
     }
 
     /// The same with other values of tunables and other ids of classes; conditions depend on neither.
@@ -137,8 +160,11 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         urls: if rule.urls.is_empty() { None } else { Some(paths(&rule.urls)?) },
         except: paths(&rule.except)?,
         spared: tiers.fold(0, |bits, tier| bits | 1 << tier.0),
-        // The cast saturates.
-        share: (rule.share < 1.0).then_some((rule.share * u64::MAX as f64) as u64),
+        share: match rule.share {
+            Share::Portion(share) => (share < 1.0).then(|| part_of_visitors(share)),
+            // That of the level is set when the policy is put in force.
+            Share::Level | Share::IgnoreCookies => None,
+        },
     };
     // Unknown names were already rejected by the settings check.
     let index = |list: &str, name: &str| {
@@ -150,7 +176,11 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         Then::Refuse => Policy::Refuse,
         Then::Limit => SharedBucket::new(&bucket_config(Rate::per_second(rule.rate).unwrap_or_default()))
             .map_or(Policy::Refuse, Policy::Limit),
-        Then::Multicast => Policy::Multicast { period: rule.period },
+        Then::Multicast => Policy::Multicast {
+            period: rule.period,
+            ignores_cookies: (rule.share == Share::IgnoreCookies)
+                .then(|| rule.strip.iter().map(|field| field.as_str().into()).collect()),
+        },
         Then::Ask => Policy::Ask(AuthoriserId(index("application", &rule.application))),
         Then::Room => Policy::Room,
         Then::Reroute => Policy::Reroute(route()),
@@ -171,6 +201,7 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         hold: rule.hold,
         has_until: !rule.until.is_empty(),
         unknown: rule.unknown,
+        follows_level: rule.share == Share::Level,
         policy: ActivePolicy {
             rule: RuleId::default(),
             scope,

@@ -50,6 +50,8 @@ pub struct Config {
     pub all_navigations: bool,
     pub ingress: Ingress,
     pub tiers: Arc<Tiers>,
+    /// Counts under a level's id from the time when the id was another level's.
+    before_tiers: Vec<Option<Arc<ClassTotals>>>,
     /// Applications that rules ask, in the order of the file.
     pub applications: Vec<Arc<Authoriser>>,
     pub plan: Arc<Plan>,
@@ -117,6 +119,7 @@ impl Config {
         Ok(Self {
             plan: Arc::new(Plan::new(&settings, &congestion_plan::class_names(&classes))?),
             tiers: Arc::new(Tiers::new(&settings, class)?),
+            before_tiers: Vec::new(),
             settings,
             classifier,
             order,
@@ -135,7 +138,7 @@ impl Config {
     /// is shared, so that a change costs microseconds.
     ///
     /// # Errors
-    /// The estimator's name, which the settings have checked.
+    /// The estimator's name, or a rule's condition, which the settings have checked.
     pub fn tuned(&self, settings: Settings) -> Result<Self, ConfigError> {
         if settings.estimator() != self.settings.estimator() {
             capacity::by_name(settings.estimator(), &settings.capacity.options())?;
@@ -151,7 +154,11 @@ impl Config {
             all_navigations: settings.room.classes.is_empty(),
             gate: gate_config(&settings, &known),
             plan: self.plan.clone(),
-            tiers: self.tiers.clone(),
+            tiers: match settings.tier == self.settings.tier {
+                true => self.tiers.clone(),
+                false => Arc::new(self.tiers.tuned(&settings)),
+            },
+            before_tiers: self.before_tiers.clone(),
             applications: self.applications.clone(),
             ingress: Ingress::default(),
             settings,
@@ -160,9 +167,10 @@ impl Config {
         for (facts, before) in tuned.classes.iter_mut().zip(&self.classes) {
             facts.before.clone_from(&before.before);
         }
-        let is_same = |a: &Settings, b: &Settings| a.rule == b.rule && a.enforcement == b.enforcement;
-        if !is_same(&tuned.settings, &self.settings) {
-            tuned.plan = self.plan.renumbered(&tuned.settings, &tuned.classes);
+        let parts =
+            |s: &'_ Settings| (s.rule.clone(), s.detector.clone(), s.tier.clone(), s.enforcement.clone());
+        if parts(&tuned.settings) != parts(&self.settings) {
+            tuned.plan = self.plan.tuned(&self.settings, &tuned.settings, &tuned.classes)?;
         }
         Ok(tuned)
     }
@@ -186,11 +194,27 @@ impl Config {
         self.order = class_ids::number(&names, &before, total.classes().len());
         self.arrange(old);
         self.plan = self.plan.renumbered(&self.settings, &self.classes);
+        let names = |of: &Self| of.tiers.names().map(str::to_owned).collect::<Vec<_>>();
+        let (now, before) = (names(self), names(old));
+        self.before_tiers = (0..=now.len())
+            .map(|id| match id.checked_sub(1) {
+                Some(at) if before.get(at) != Some(&now[at]) => total.tiers().get(id).cloned().map(Arc::new),
+                _ => old.before_tiers.get(id).cloned().flatten(),
+            })
+            .collect();
         for (id, (facts, before)) in self.classes.iter_mut().zip(&old.classes).enumerate() {
             facts.before = match facts.name == before.name {
                 true => before.before.clone(),
                 false => total.classes().get(id).cloned().map(Arc::new),
             };
+        }
+    }
+
+    /// The part of what was counted under its id that is of this service level.
+    pub fn tier_totals<'t>(&self, id: TierId, counted: &'t ClassTotals) -> Cow<'t, ClassTotals> {
+        match self.before_tiers.get(usize::from(id.0)) {
+            Some(Some(before)) => Cow::Owned(counted.since(before)),
+            _ => Cow::Borrowed(counted),
         }
     }
 

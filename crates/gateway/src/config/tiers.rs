@@ -45,7 +45,7 @@ pub struct Tier {
     pub max_sessions: usize,
     quota: Option<Arc<SharedBucket>>,
     quota_config: BucketConfig,
-    signs: Signs,
+    signs: Arc<Signs>,
 }
 
 struct Signs {
@@ -78,6 +78,12 @@ impl Tiers {
         Ok(Self(tiers.collect::<Result<_, _>>()?))
     }
 
+    /// The same levels with other values of tunables. No key file is read again.
+    pub fn tuned(&self, settings: &Settings) -> Self {
+        let tuned = |(old, new): (&Tier, _)| Tier::with(new, old.class, old.signs.clone());
+        Self(self.0.iter().zip(&settings.tier).map(tuned).collect())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -94,6 +100,12 @@ impl Tiers {
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|tier| &*tier.name)
+    }
+
+    /// Every level with its id, the default level first.
+    pub fn all(&self) -> impl Iterator<Item = (TierId, &str)> {
+        let of_everybody = (TierId(0), tidegate_settings::DEFAULT);
+        std::iter::once(of_everybody).chain(self.iter().map(|(id, tier)| (id, &*tier.name)))
     }
 
     /// By name, `default` included.
@@ -138,24 +150,29 @@ impl Tier {
         tier: &tidegate_settings::Tier,
         class: &impl Fn(&str) -> Option<ClassId>,
     ) -> Result<Self, TierError> {
+        let signs = Signs {
+            client: tier.client.clone(),
+            key: hashes(&tier.api_key.field, &tier.api_key.sha256),
+            cookie: hashes(&tier.cookie.name, &tier.cookie.sha256),
+            token: token(tier)?,
+        };
+        Ok(Self::with(tier, class(&tier.class), Arc::new(signs)))
+    }
+
+    fn with(tier: &tidegate_settings::Tier, class: Option<ClassId>, signs: Arc<Signs>) -> Self {
         let rate = Rate::per_second(tier.rate).unwrap_or_default();
         let burst = Cost::from_hundredths((tier.burst * 100.0).round() as u64);
         let burst = if burst > Cost::ZERO { burst } else { rate.over(Duration::from_secs(1)).max(Cost::ONE) };
         let quota_config = BucketConfig { rate, burst };
-        Ok(Self {
+        Self {
             name: tier.name.as_str().into(),
-            class: class(&tier.class),
+            class,
             skips_room: tier.skip_room,
             max_sessions: tier.max_sessions,
             quota: SharedBucket::new(&quota_config),
             quota_config,
-            signs: Signs {
-                client: tier.client.clone(),
-                key: hashes(&tier.api_key.field, &tier.api_key.sha256),
-                cookie: hashes(&tier.cookie.name, &tier.cookie.sha256),
-                token: token(tier)?,
-            },
-        })
+            signs,
+        }
     }
 
     pub fn quota(&self) -> Option<&SharedBucket> {

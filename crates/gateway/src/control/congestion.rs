@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use parking_lot::{Mutex, MutexGuard};
-use tidegate_core::detect::{DetectorInputs, Judgement, Level, Reading, Resource, SessionCount};
+use tidegate_core::detect::{DetectorInputs, Excess, Judgement, Level, Reading, Resource, SessionCount};
 use tidegate_core::measure::Snapshot;
 use tidegate_core::rules::{Change, RuleConfig, RuleInput, RuleState, Rulebook, Truth};
 use tidegate_core::session::Sessions;
@@ -38,6 +38,8 @@ use crate::shared::{Drain, Shared};
 use tidegate_settings::Detector;
 use tidegate_settings::figures::{GateFigure, TIMES};
 
+/// A share is published when it has moved by so much, or with the record.
+const MOVE: f64 = 0.01;
 /// The published record of a rule in force is renewed this often: its figures change, its policy does not.
 const RENEW: Duration = Duration::from_secs(1);
 
@@ -48,12 +50,15 @@ pub struct Congestion {
     facts: Facts,
     evaluator: Evaluator,
     published_at: Timestamp,
+    /// The shares of the rules that follow a level, by rule.
+    published_shares: Vec<f64>,
     any_in_force: bool,
 }
 
 struct Watch {
     settings: Detector,
     resource: Box<dyn Resource + Send>,
+    excess: Excess,
     logged: Level,
 }
 
@@ -61,7 +66,16 @@ impl Watch {
     fn new(plan: &Plan, at: usize) -> Self {
         let settings = plan.detectors[at].clone();
         let resource = plan.criteria[at].detector(&settings.common());
-        Self { settings, resource, logged: Level::Unknown }
+        Self { settings, resource, excess: Excess::default(), logged: Level::Unknown }
+    }
+
+    /// The same with other parameters.
+    fn with(mut self, settings: &Detector, now: Timestamp) -> Self {
+        if self.settings != *settings {
+            self.resource.retune(&settings.common(), now);
+            self.settings.clone_from(settings);
+        }
+        self
     }
 
     fn log(&mut self, verdict: &Judgement) {
@@ -104,6 +118,7 @@ impl Congestion {
             facts: Facts::default(),
             evaluator: Evaluator::default(),
             published_at: Timestamp::default(),
+            published_shares: Vec::new(),
             any_in_force: false,
         }
     }
@@ -124,7 +139,8 @@ impl Congestion {
         for change in &changes {
             self.log(change);
         }
-        let is_stale = self.any_in_force && now.since(self.published_at) >= RENEW;
+        let is_stale =
+            self.any_in_force && (now.since(self.published_at) >= RENEW || self.shares_have_moved());
         if is_other || !changes.is_empty() || is_stale {
             self.publish(publish, now);
         }
@@ -141,19 +157,19 @@ impl Congestion {
         self.publish(publish, now);
     }
 
-    /// Goes over to another plan, if it is another. Unchanged detectors keep what they have learned, and
-    /// unchanged rules keep their state.
+    /// Goes over to another plan, if it is another. Detectors that measure the same keep what they measured,
+    /// their level and what they have learned, whatever their thresholds; rules of the same name their state.
     fn follow(&mut self, plan: &Arc<Plan>, readings: &Readings, now: Timestamp) -> Vec<Change> {
         if Arc::ptr_eq(plan, &self.plan) {
             return Vec::new();
         }
         let mut old = std::mem::take(&mut self.watches);
         let watches = plan.detectors.iter().enumerate().map(|(at, settings)| {
-            let is_same = |watch: &Watch| watch.settings == *settings;
+            let is_same = |watch: &Watch| watch.settings.measures_as(settings);
             // A criterion names classes and readings by index, so equal settings alone are not enough.
             let same = |i: &usize| is_same(&old[*i]) && self.plan.criteria.get(*i) == plan.criteria.get(at);
             match (0..old.len()).find(same) {
-                Some(i) => std::mem::replace(&mut old[i], Watch::new(plan, at)),
+                Some(i) => std::mem::replace(&mut old[i], Watch::new(plan, at)).with(settings, now),
                 None => Watch::new(plan, at),
             }
         });
@@ -184,15 +200,28 @@ impl Congestion {
         let readings: Vec<Option<Reading>> =
             self.plan.detectors.iter().map(|detector| measured.readings.reading(&detector.name)).collect();
         let seen = DetectorInputs::new(measured.snapshot, measured.connections, measured.sessions, &readings);
+        let acting = self.acting();
         let facts = &mut self.facts;
         (facts.levels, facts.detectors) = (Vec::new(), Vec::new());
-        for watch in &mut self.watches {
+        for (watch, acts) in self.watches.iter_mut().zip(acting) {
             watch.resource.update(&seen, now);
             let verdict = watch.resource.verdict();
+            watch.excess.update(&verdict, acts, &watch.settings.excess(), now);
             watch.log(&verdict);
             facts.levels.push(verdict.level);
             facts.detectors.push(verdict.figure);
         }
+    }
+
+    /// By detector: whether a rule refuses requests by its share.
+    fn acting(&self) -> Vec<bool> {
+        let mut acting = vec![false; self.watches.len()];
+        for ((rule, state), conditions) in self.book.iter().zip(self.plan.conditions.iter()) {
+            if rule.follows_level && state.in_force && !rule.policy.is_shadow {
+                conditions.detectors().for_each(|at| acting[at] = true);
+            }
+        }
+        acting
     }
 
     fn decide(&mut self, now: Timestamp) -> Vec<Change> {
@@ -200,21 +229,38 @@ impl Congestion {
             return Vec::new();
         }
         self.facts.times = times(now);
-        let conditions = &self.plan.conditions;
+        let (conditions, watches) = (&self.plan.conditions, &self.watches);
+        let excess = |at: usize| {
+            let watch = watches.get(at).filter(|watch| watch.settings.can_be_followed())?;
+            (watch.resource.verdict().level > Level::Unknown).then(|| watch.excess.share())
+        };
         let inputs: Vec<RuleInput> = self.evaluator.with(&self.facts, |holds| {
             let input = |c: &congestion_plan::Conditions| RuleInput {
                 when: holds(&c.when),
                 until: c.until.as_ref().map_or(Truth::Unknown, holds),
+                excess: c.detectors().filter_map(excess).reduce(f64::max),
             };
             conditions.iter().map(input).collect()
         });
         self.book.tick(&inputs, now)
     }
 
+    fn shares_have_moved(&self) -> bool {
+        let both = self.shares().zip(self.published_shares.iter().copied());
+        both.into_iter().any(|(now, published)| (now - published).abs() >= MOVE)
+    }
+
+    /// Of the rules that follow a level and are in force; 0 of all others.
+    fn shares(&self) -> impl Iterator<Item = f64> {
+        let is_followed = |rule: &RuleConfig, state: &RuleState| rule.follows_level && state.in_force;
+        self.book.iter().map(move |(rule, state)| if is_followed(rule, state) { state.share } else { 0.0 })
+    }
+
     fn publish(&mut self, publish: &Publish<'_>, now: Timestamp) {
         let policies = self.book.policies();
         self.any_in_force = !policies.is_empty();
         self.published_at = now;
+        self.published_shares = self.shares().collect();
         let record = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
             standing.in_force.then(|| self.record(id, rule, publish.enforcement))
         };
@@ -371,5 +417,7 @@ fn rounded(x: f64) -> f64 {
     if short.is_finite() { short } else { x }
 }
 
+#[cfg(test)]
+mod excess_tests;
 #[cfg(test)]
 mod tests;

@@ -11,13 +11,15 @@ use crate::config::ClassFacts;
 use crate::history::archive::{Second, Series};
 use crate::history::metrics::{ClassSecond, GateSecond, class_values, gate_values};
 use crate::shared::Shared;
-use crate::shared::figures::Figures;
+use crate::shared::figures::{Figures, TierShown};
 use crate::shared::sessions;
 
 /// What one second's row needs of the seconds before.
 #[derive(Default)]
 pub struct Observer {
     classes: Vec<KnownClass>,
+    /// The names of the service levels in the second before.
+    tiers: Option<Vec<String>>,
     abandoned: u64,
     last: Option<u64>,
 }
@@ -63,6 +65,18 @@ impl Observer {
                 series.push((its, class_values(&values)));
             }
         }
+        let tiers: Vec<_> = f.tiers(&live).collect();
+        let names: Vec<_> = tiers.iter().map(|tier| tier.name.to_owned()).collect();
+        // In the second of a reload the counts of an id may be those of two levels.
+        if self.tiers.as_ref().is_none_or(|before| *before == names) {
+            let values = |tier: &TierShown<'_>| ClassSecond {
+                figures: f.window.tier(tier.id),
+                in_flight: tier.totals.in_flight(),
+                queued: None,
+            };
+            series.extend(tiers.iter().map(|tier| (Series::tier(tier.name), class_values(&values(tier)))));
+        }
+        self.tiers = Some(names);
         Second { at: f.at.second().saturating_sub(1), series }
     }
 

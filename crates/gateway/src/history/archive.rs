@@ -69,6 +69,11 @@ impl Series {
         Self(format!("class:{name}").into())
     }
 
+    /// A service level: the same figures as of a class.
+    pub fn tier(name: &str) -> Self {
+        Self(format!("tier:{name}").into())
+    }
+
     /// As an operator names it: `all`, or a class's name; `class:all` for a class of that name.
     pub fn named(name: &str) -> Self {
         match name {
@@ -80,6 +85,10 @@ impl Series {
     /// As the file names it.
     pub fn name(&self) -> &str {
         &self.0
+    }
+
+    pub fn tier_name(&self) -> Option<&str> {
+        self.0.strip_prefix("tier:")
     }
 
     pub fn class_name(&self) -> Option<&str> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{REFERER, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version, request};
-use tidegate_core::measure::Event;
+use tidegate_core::measure::{Counters, Event};
 use tidegate_core::policies::{TierId, visitor_number};
 use tidegate_core::queue::Lane;
 use tidegate_core::units::{ClassId, Timestamp};
@@ -147,6 +147,19 @@ impl RequestContext {
             shadow: None,
             for_all: Some(self.lane()),
             session: None,
+        }
+    }
+
+    /// Counts a refusal for its class and its service level.
+    pub(crate) fn count_shed(&self, reason: Event) {
+        self.worker.shard.shed(self.class, reason);
+        self.count_tier(|tier| tier.shed(reason));
+    }
+
+    /// The counters of its service level, where there are levels.
+    pub(crate) fn count_tier(&self, count: impl FnOnce(&Counters)) {
+        if !self.config.tiers.is_empty() {
+            count(self.worker.shard.tier(self.tier));
         }
     }
 

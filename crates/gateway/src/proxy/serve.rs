@@ -16,7 +16,7 @@ use std::time::Duration;
 use http::{Request, Response, request};
 use hyper::body::Incoming;
 use tidegate_core::admission::Progress;
-use tidegate_core::measure::Event;
+use tidegate_core::measure::{Counters, Event};
 use tidegate_core::room::{LOOK_AGAIN, TicketStatus, is_held};
 use tidegate_core::ticket::Ticket;
 use tokio::time::Instant;
@@ -90,6 +90,7 @@ async fn handle(
         return own(context.status(&parts, url_ticket.as_deref()));
     }
     context.worker.shard.arrived(context.class);
+    context.count_tier(Counters::arrived);
     let (mut body, ticket) = (Some(body), url_ticket.as_deref());
     context.recognise_session(&parts.headers, ticket);
     let outcome = match context.worker.policy_version() {
@@ -119,7 +120,7 @@ async fn handle(
         }
         Outcome::Wait(waiting) => context.wait_in_room(&parts, body, *waiting).await,
         Outcome::Throttled { retry_after } => {
-            context.worker.shard.shed(context.class, Event::IngressShed);
+            context.count_shed(Event::IngressShed);
             let refusal = respond::throttled(retry_after);
             own(context.refused_by_gate(refusal, Event::IngressShed, parts.uri.path()))
         }
@@ -193,7 +194,7 @@ impl RequestContext {
         waiting: WaitingAnswer,
     ) -> Answer {
         if waiting.kind == page::Kind::Full {
-            self.worker.shard.shed(self.class, Event::Full);
+            self.count_shed(Event::Full);
             let after = respond::retry_after(waiting.wait).as_secs();
             self.keep_refusal(parts.uri.path(), Cause::Gate(Event::Full), after);
         }
@@ -206,7 +207,7 @@ impl RequestContext {
         body: Incoming,
         retry_after: Duration,
     ) -> Answer {
-        self.worker.shard.shed(self.class, Event::SessionsRefused);
+        self.count_shed(Event::SessionsRefused);
         let waiting = WaitingAnswer::without_position(page::Kind::Overloaded, retry_after);
         let mut response = self.waiting_answer(parts, body, waiting).await;
         self.explain(response.headers_mut(), Event::SessionsRefused, parts.uri.path());

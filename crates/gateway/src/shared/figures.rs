@@ -6,6 +6,7 @@ use tidegate_core::capacity::Estimate;
 use tidegate_core::control::Tunables;
 use tidegate_core::gate::Totals;
 use tidegate_core::measure::{ClassTotals, Snapshot, Window};
+use tidegate_core::policies::TierId;
 use tidegate_core::room::RoomState;
 use tidegate_core::units::{ClassId, Timestamp};
 
@@ -40,7 +41,26 @@ pub struct ClassShown<'f> {
     pub load: ClassLoad,
 }
 
+pub struct TierShown<'f> {
+    pub id: TierId,
+    pub name: &'f str,
+    /// Its counts since the start.
+    pub totals: Cow<'f, ClassTotals>,
+}
+
 impl Figures {
+    /// The service levels in the order of the file, that of everybody else first; none where none is
+    /// configured.
+    pub fn tiers<'f>(&'f self, live: &'f Config) -> impl Iterator<Item = TierShown<'f>> {
+        let all = (!live.tiers.is_empty()).then(|| live.tiers.all()).into_iter().flatten();
+        all.map(|(id, name)| {
+            let counted = self.total.tiers().get(usize::from(id.0));
+            let totals =
+                counted.map_or_else(|| Cow::Owned(ClassTotals::default()), |c| live.tier_totals(id, c));
+            TierShown { id, name, totals }
+        })
+    }
+
     /// The classes in the order of the file, the default class last; then those that a reload has removed and
     /// that still have requests.
     pub fn classes<'f>(&'f self, live: &'f Config) -> impl Iterator<Item = ClassShown<'f>> {

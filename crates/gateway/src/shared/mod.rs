@@ -31,7 +31,7 @@ use crate::shared::policies::{PoliciesInForce, PublishedPolicies};
 use crate::shared::sessions::VisitorSessions;
 use crate::upstream::balance::Replicas;
 use crate::upstream::dispatch::{Dispatcher, Stats};
-use tidegate_core::admission::Admission;
+use tidegate_core::admission::{Admission, ShadowRoom};
 use tidegate_settings::Role;
 
 pub struct Shared {
@@ -44,6 +44,8 @@ pub struct Shared {
     pub admission: Admission,
     /// The other ones of several tokenchecks.
     pub peers: Option<Peers>,
+    /// What the room would do, where it holds nobody.
+    pub shadow_room: ShadowRoom,
     pub gate: Arc<GateKeeper>,
     pub sessions: VisitorSessions,
     pub policies: PublishedPolicies,

@@ -178,6 +178,7 @@ impl World<'_> {
             sessions: process.sessions.as_deref(),
             policies: in_force,
             waiting_since: process.waiting_since,
+            shadow: process.config.shadow(&process.shadow_room),
         };
         let routes = if caller.is_part { &self.part_routes } else { &self.routes };
         let request = PolicyRequest {

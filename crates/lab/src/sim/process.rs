@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::admission::Admission;
+use tidegate_core::admission::{Admission, ShadowRoom};
 use tidegate_core::capacity::{Estimate, Sample};
 use tidegate_core::control::Control;
 use tidegate_core::gate::{Gate, ShedReason, Totals, Woken};
@@ -29,6 +29,7 @@ const EPOCH_US: u64 = 1_800_000_000_000_000;
 pub(crate) struct GateProcess {
     pub(crate) config: Config,
     pub(crate) admission: Admission,
+    pub(crate) shadow_room: ShadowRoom,
     pub(crate) sessions: Option<Arc<Sessions>>,
     pub(crate) gate: Gate,
     pub(crate) shard: Shard,
@@ -106,6 +107,7 @@ impl GateProcess {
         let (believed, samples) = (first.capacity, Vec::new());
         Ok(Self {
             admission,
+            shadow_room: ShadowRoom::default(),
             sessions,
             gate,
             rules: Rules::new(&config, &shard, now),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::detect::{Counted, Criterion, Level, Sampling, SessionCount, SourceId, Statistic};
+use tidegate_core::detect::{Common, Counted, Criterion, Level, Sampling, SessionCount, SourceId, Statistic};
 use tidegate_core::units::ClassId;
 
 use super::bench::{Bench, TICK, common, fixed, secs};
@@ -291,5 +291,34 @@ fn sampling_follows_the_load() {
         let checks = bench.detector.checks() - before;
         assert!((9..=30).contains(&checks), "{per_tick} a tick: {checks} checks in 10 s");
         assert!(is_near(verdict.figure, per_tick as f64 * 10.0, 1e-3), "{verdict:?}");
+    }
+}
+
+#[test]
+fn other_parameters_keep_what_was_measured() {
+    let slow = Common { period: secs(60.0), ..common(fixed(40.0, 80.0)) };
+    let other = Common { sampling: Sampling::OneIn(5), ..common(fixed(10.0, 20.0)) };
+    let criteria = [
+        Criterion::RequestRate(Counted::Requests),
+        Criterion::Connections,
+        Criterion::ResponseTime(None, Statistic::Mean),
+        Criterion::Host(SourceId(0)),
+        Criterion::Signal(SourceId(0)),
+    ];
+    for criterion in criteria {
+        let mut bench = Bench::new(criterion, &slow);
+        bench.connections = 30;
+        let before = bench.run(secs(100.0), |bench| {
+            bench.arrive(0, 3);
+            bench.connect(1);
+            bench.serve(0, 30_000);
+            bench.read(30.0, secs(60.0));
+        });
+        assert_eq!(before.level, Level::Green, "{criterion:?}: {before:?}");
+        bench.detector.retune(&other, bench.now);
+        let after = bench.detector.verdict();
+        assert_eq!((after.figure, after.level), (before.figure, Level::Red), "{criterion:?}");
+        assert_ne!(bench.level(TICK), Level::Unknown, "{criterion:?}");
+        assert!(bench.detector.checks() > 100, "{criterion:?}");
     }
 }

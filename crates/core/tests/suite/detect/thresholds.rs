@@ -128,3 +128,46 @@ fn a_constant_figure_may_change_by_a_twentieth() {
     assert!((learner.red() - 110.0).abs() < 1e-6, "G: a tenth of the mean");
     assert_eq!(learner.run(TICK, |_| 104.0), Level::Green);
 }
+
+#[test]
+fn other_thresholds_leave_the_level_and_its_timer_alone() {
+    let config = JudgeConfig { calm: secs(3.0), ..fixed(80.0, 100.0) };
+    let mut judge = Judge::new(&config);
+    let at = |judge: &mut Judge, second: u64, figure: f64| {
+        judge.take(Some(figure), START + Duration::from_secs(second));
+        judge.verdict().level
+    };
+    assert_eq!(at(&mut judge, 1, 120.0), Level::Red);
+    assert_eq!(at(&mut judge, 2, 70.0), Level::Red, "the calm time begins");
+    let now = START + secs(2.0);
+    judge.retune(&JudgeConfig { limit: Limit::Fixed { orange: Some(90.0), red: 200.0 }, ..config }, now);
+    assert_eq!(judge.verdict().level, Level::Red);
+    assert_eq!(at(&mut judge, 4, 70.0), Level::Red);
+    assert_eq!(at(&mut judge, 5, 70.0), Level::Green, "the calm time goes on where it was");
+    // By a lower threshold the level rises at once.
+    let now = START + secs(5.5);
+    judge.retune(&JudgeConfig { limit: Limit::Fixed { orange: None, red: 60.0 }, ..config }, now);
+    assert_eq!(judge.verdict().level, Level::Red);
+}
+
+#[test]
+fn other_parameters_of_a_learned_threshold_keep_what_was_learned() {
+    let mut learner = Learner::new(&adaptive(0.0, f64::INFINITY));
+    learner.run(secs(300.0), swing(100.0));
+    let with = |k: f64, learn: f64, floor: f64| {
+        let config = AdaptiveConfig { k, learn: secs(learn), floor, ceiling: f64::INFINITY };
+        JudgeConfig { limit: Limit::Adaptive(config), ..adaptive(0.0, f64::INFINITY) }
+    };
+    // Half the deviations, and a warm-up that would last for over seven minutes.
+    learner.judge.retune(&with(2.0, 3600.0, 0.0), learner.now);
+    assert_eq!(learner.run(TICK, |_| 100.0), Level::Green);
+    assert!((learner.red() - 120.0).abs() < 2.0, "{}", learner.red());
+    // A new normal that came with a jump is red until the floor is above it, and is then learned.
+    learner.judge.retune(&with(4.0, 60.0, 0.0), learner.now);
+    assert_eq!(learner.run(secs(600.0), swing(300.0)), Level::Red);
+    learner.judge.retune(&with(4.0, 60.0, 400.0), learner.now);
+    assert_eq!(learner.run(secs(600.0), swing(300.0)), Level::Green);
+    learner.judge.retune(&with(4.0, 60.0, 0.0), learner.now);
+    assert_eq!(learner.run(secs(10.0), swing(300.0)), Level::Green);
+    assert!((learner.red() - 340.0).abs() < 5.0, "{}", learner.red());
+}

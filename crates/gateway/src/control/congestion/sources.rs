@@ -42,7 +42,11 @@ impl Sources {
             wanted.entry(detector.source.clone()).or_default().push(detector.clone());
         }
         self.running.retain(|source, (detectors, task)| {
-            let stays = wanted.get(source) == Some(detectors);
+            let asks_as = |wanted: &Vec<Detector>| {
+                wanted.len() == detectors.len()
+                    && wanted.iter().zip(detectors.iter()).all(|(new, old)| new.asks_as(old))
+            };
+            let stays = wanted.get(source).is_some_and(asks_as);
             if !stays {
                 task.abort();
             }
@@ -105,8 +109,11 @@ impl Task {
             };
             // A configuration that came meanwhile may mean something else by the name.
             let plan = self.shared.config.load().plan.clone();
-            let is_asked =
-                |name: &str| plan.detectors.iter().any(|one| one.name == name && detectors.contains(one));
+            let is_asked = |name: &str| {
+                plan.detectors
+                    .iter()
+                    .any(|one| one.name == name && detectors.iter().any(|old| old.asks_as(one)))
+            };
             for (detector, value) in found.into_iter().filter(|(name, _)| is_asked(name)) {
                 self.note(&detector, value);
             }

@@ -8,15 +8,15 @@ use super::*;
 use crate::config::Config;
 use tidegate_settings::Settings;
 
-struct Bench {
-    live: Config,
-    congestion: Congestion,
-    readings: Readings,
-    enforcement: PublishedPolicies,
+pub(super) struct Bench {
+    pub(super) live: Config,
+    pub(super) congestion: Congestion,
+    pub(super) readings: Readings,
+    pub(super) enforcement: PublishedPolicies,
     wake: watch::Sender<Drain>,
-    shard: Shard,
-    connections: u64,
-    now: Timestamp,
+    pub(super) shard: Shard,
+    pub(super) connections: u64,
+    pub(super) now: Timestamp,
 }
 
 fn live(text: &str) -> Config {
@@ -29,7 +29,7 @@ fn live(text: &str) -> Config {
 }
 
 impl Bench {
-    fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         let live = live(text);
         Self {
             congestion: Congestion::new(live.plan.clone()),
@@ -43,7 +43,7 @@ impl Bench {
         }
     }
 
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.now = self.now + Duration::from_millis(100);
         let snapshot = Snapshot::take([&self.shard], self.now);
         let measured = Measured {
@@ -56,7 +56,7 @@ impl Bench {
         self.congestion.tick(&self.live.plan, &measured, &publish, self.now);
     }
 
-    fn run(&mut self, seconds: usize) {
+    pub(super) fn run(&mut self, seconds: usize) {
         (0..seconds * 10).for_each(|_| self.tick());
     }
 
@@ -68,7 +68,7 @@ impl Bench {
         self.tick();
     }
 
-    fn tune(&mut self, name: &str, value: &str) {
+    pub(super) fn tune(&mut self, name: &str, value: &str) {
         let (settings, _) = self.live.settings.tuned(&[(name, value)]).unwrap();
         let mut new = self.live.tuned(settings).unwrap();
         new.succeed(&self.live, self.now);
@@ -108,7 +108,7 @@ visitors = \"new\"
 except = [\"/checkout/**\"]
 ";
 
-fn asked(path: &str) -> PolicyRequest<'_> {
+pub(super) fn asked(path: &str) -> PolicyRequest<'_> {
     PolicyRequest {
         path,
         class: ClassId(0),
@@ -272,7 +272,7 @@ fn a_class_is_the_same_to_rules_and_detectors_after_a_reload() {
 }
 
 #[test]
-fn an_unchanged_detector_keeps_its_state() {
+fn a_detector_that_measures_the_same_keeps_its_state() {
     let mut bench =
         Bench::new("[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 50\nperiod = \"10s\"\n");
     for _ in 0..200 {
@@ -284,6 +284,15 @@ fn an_unchanged_detector_keeps_its_state() {
     bench.reload("[queue]\nmax_wait = \"7s\"\n[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 50\nperiod = \"10s\"\n");
     assert_eq!(level(&bench), Some(Level::Red));
     bench.reload("[[detector]]\nname = \"rate\"\nkind = \"request-rate\"\nred = 60\nperiod = \"10s\"\n");
+    assert_eq!(level(&bench), Some(Level::Red), "another threshold");
+    // Nobody comes any more: the level lasts for `calm`, and falls by the new threshold.
+    bench.tune("detector.rate.red", "90.0");
+    assert_eq!(level(&bench), Some(Level::Red));
+    bench.run(5);
+    bench.tune("detector.rate.red", "1000.0");
+    bench.run(7);
+    assert_eq!(level(&bench), Some(Level::Green));
+    bench.reload("[[detector]]\nname = \"rate\"\nkind = \"connection-rate\"\nred = 60\nperiod = \"10s\"\n");
     assert_eq!(level(&bench), Some(Level::Unknown), "it is another");
 }
 
@@ -301,13 +310,21 @@ fn rules_are_tuned_while_they_hold() {
     assert!(bench.in_force().is_empty());
     bench.tune("rule.close.enabled", "true");
     assert_eq!((bench.in_force(), standing(&bench).times), (vec!["close".to_owned()], 2));
-    // The condition is not a tunable, and unknown names are mistakes.
-    for (name, hint) in [
-        ("rule.close.when", "a key that takes a changed file and a reload"),
-        ("rule.close.enabeld", "Did you mean `rule.close.enabled`?"),
-        ("rule.colse.enabled", "The rules are \"close\"."),
+    // Another condition that holds keeps the rule in force; one that does not ends it.
+    bench.tune("rule.close.when", "'figures.crowd >= 110'");
+    assert_eq!((bench.in_force(), standing(&bench).times), (vec!["close".to_owned()], 2));
+    bench.tune("rule.close.when", "'figures.crowd >= 130'");
+    assert!(bench.in_force().is_empty());
+    for (name, value, hint) in [
+        ("rule.close.visitors", "true", "a key that takes a changed file and a reload"),
+        ("rule.close.enabeld", "true", "Did you mean `rule.close.enabled`?"),
+        ("rule.colse.enabled", "true", "The rules are \"close\"."),
+        ("rule.close.when", "'levels.cowrd == \"red\"'", "`levels.crowd`"),
+        ("rule.close.until", "'figures.crowd'", "a condition, which is true or false"),
+        ("detector.crowd.kind", "\"sessions\"", "a key that takes a changed file and a reload"),
+        ("detector.crowd.red", "0.0", "a threshold above 0"),
     ] {
-        let mistakes = bench.live.settings.tuned(&[(name, "true")]).unwrap_err();
+        let mistakes = bench.live.settings.tuned(&[(name, value)]).unwrap_err();
         assert!(mistakes[0].to_string().contains(hint), "{}", mistakes[0]);
     }
 }
@@ -391,4 +408,38 @@ fn time_is_of_the_calendar() {
     // 2026-11-22T07:08:09Z, a Sunday.
     assert_eq!(times(Timestamp::from_secs(1_795_331_289)), [7.0, 8.0, 7.0, 22.0, 11.0]);
     assert_eq!(times(Timestamp::from_micros(u64::MAX)), [0.0, 0.0, 4.0, 1.0, 1.0]);
+}
+
+#[test]
+fn a_rule_may_ignore_cookies() {
+    let rule = "[[rule]]\nname = \"m\"\nwhen = \"true\"\nthen = \"multicast\"\n";
+    let strips = |text: &str| {
+        let mut bench = Bench::new(&format!("{rule}{text}"));
+        bench.tick();
+        match &bench.enforcement.standing().set.iter().next().expect("in force").policy {
+            Policy::Multicast { ignores_cookies, .. } => ignores_cookies
+                .as_ref()
+                .map(|fields| fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(strips(""), None);
+    assert_eq!(strips("share = \"ignore-cookies\"\n").as_deref(), Some("set-cookie"));
+    let more = "share = \"ignore-cookies\"\nstrip = [\"set-cookie\", \"etag\"]\n";
+    assert_eq!(strips(more).as_deref(), Some("set-cookie etag"));
+    for (text, key, wanted) in [
+        ("then = \"refuse\"\nshare = \"ignore-cookies\"", "share", "is of then = \"multicast\""),
+        ("then = \"multicast\"\nstrip = \"etag\"", "strip", "no `strip` without share = \"ignore-cookies\""),
+        (
+            "then = \"multicast\"\nshare = \"ignore-cookies\"\nstrip = \"content-type\"",
+            "strip",
+            "can still be read",
+        ),
+        ("then = \"multicast\"\nshare = \"ignore-cookie\"", "share", "Did you mean `ignore-cookies`?"),
+    ] {
+        let text = format!("origin.replicas = \"a:1\"\n[[rule]]\nname = \"m\"\nwhen = \"true\"\n{text}\n");
+        let mistakes = Settings::parse(&text, "test").unwrap_err();
+        let told = mistakes[0].to_string();
+        assert!(told.contains(&format!("rule.m.{key}: ")) && told.contains(wanted), "{told}");
+    }
 }

@@ -51,6 +51,7 @@ impl RequestContext {
             ingress: &self.config.ingress,
             sessions: self.session.is_some().then_some(&worker.shared.sessions.table),
             policies: asked.policies.map(|policies| &policies.set),
+            shadow: self.config.shadow(&worker.shared.shadow_room),
             waiting_since: (waiting_since_us != 0).then(|| Timestamp::from_micros(waiting_since_us)),
         };
         let request = self.policy_request(asked.parts, asked.is_plain);

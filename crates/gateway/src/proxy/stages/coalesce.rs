@@ -7,17 +7,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::header::AGE;
+use http::header::{AGE, COOKIE};
 use http::{HeaderName, Response, request};
 use http_body::Body as _;
 use tidegate_core::measure::Event;
 
 use crate::proxy::context::{DECISION, RequestContext};
 use crate::proxy::response_body::ResponseBody;
-use crate::proxy::stages::forward::{Answer, Refused, TicketGuard};
+use crate::proxy::stages::forward::{Answer, EndsSession, Refused, TicketGuard, add_cookies};
 use crate::shared::coalesce::flight::{Author, End, Flight, Head, Match, Reader};
 use crate::shared::coalesce::rules::{self, NOT_FOR_ALL};
-use crate::shared::coalesce::{Joined, Key, RequesterStanding, Seeking, has_cookies, key};
+use crate::shared::coalesce::{Joined, Key, RequesterStanding, Seeking, SharedCookies, has_cookies, key};
 use crate::upstream::body::RequestBody;
 use tidegate_settings::Role;
 
@@ -31,13 +31,18 @@ const PER_ANSWER: [HeaderName; 3] =
 
 impl RequestContext {
     /// The answer that this request shares with others; `None`: it must ask for itself.
-    pub(crate) async fn share(&mut self, parts: &request::Parts, period: Duration) -> Option<Answer> {
+    pub(crate) async fn share(
+        &mut self,
+        parts: &request::Parts,
+        period: Duration,
+        cookies: SharedCookies,
+    ) -> Option<Answer> {
         let shared = self.worker.shared.clone();
         let multicast = &shared.coalescer;
         // Tokengen forwards nothing.
         let forwards = !matches!(self.config.settings.role, Role::TokenGen { .. });
         let found = match forwards && rules::may_share(parts) {
-            true => self.seek(parts, period).await,
+            true => self.seek(parts, period, cookies).await,
             false => None,
         };
         let Some((reader, head)) = found else {
@@ -48,11 +53,16 @@ impl RequestContext {
         Some(self.shared_answer(reader, &head, parts.uri.path()))
     }
 
-    async fn seek(&self, parts: &request::Parts, period: Duration) -> Option<(Reader, Arc<Head>)> {
+    async fn seek(
+        &self,
+        parts: &request::Parts,
+        period: Duration,
+        cookies: SharedCookies,
+    ) -> Option<(Reader, Arc<Head>)> {
         let multicast = &self.worker.shared.coalescer;
-        let mut sent = for_all(parts);
+        let mut sent = for_all(parts, &cookies);
         self.prepare(&mut sent, false);
-        let key = key(parts, &sent.headers);
+        let key = key(parts, &sent.headers, cookies);
         let seeking = Seeking {
             headers: &sent.headers,
             has_cookies: has_cookies(&sent.headers),
@@ -64,9 +74,12 @@ impl RequestContext {
                 Joined::Lead(reader) => {
                     multicast.upstream.fetch_add(1, Relaxed);
                     let pump = Fetcher { flight: reader.flight.clone(), key: key.clone() };
-                    tokio::task::spawn_local(pump.run(self.for_all(), for_all(parts)));
-                    // Its own answer, also if others may share it.
-                    return reader.landed().await.map(|head| (reader, head));
+                    tokio::task::spawn_local(pump.run(self.for_all(), for_all(parts, &key.cookies)));
+                    // Its own answer, also if others may share it; but if its cookies were not sent, or
+                    // fields are missing that were for it, only one for all.
+                    let suits =
+                        |head: &Arc<Head>| key.cookies == SharedCookies::AsAllowed || head.is_shared();
+                    return reader.landed().await.filter(suits).map(|head| (reader, head));
                 }
                 Joined::Follow(reader) => {
                     let Some(head) = reader.landed().await else { continue };
@@ -83,10 +96,16 @@ impl RequestContext {
 
     fn shared_answer(&mut self, reader: Reader, head: &Head, path: &str) -> Answer {
         let age = self.worker.now().since(reader.flight.sent).as_secs();
+        let mut headers = head.headers.clone();
+        if head.ends_session {
+            let mut cookies = Vec::new();
+            self.end_session(&mut cookies);
+            add_cookies(&mut headers, cookies);
+        }
         let stay = self.session.as_mut().and_then(|session| session.take_stay());
         let mut response = Response::new(ResponseBody::Shared(reader.into_body(), stay));
         *response.status_mut() = head.status;
-        *response.headers_mut() = head.headers.clone();
+        *response.headers_mut() = headers;
         // RFC 9111 5.1: what was not asked of the origin for this request tells its age.
         if age > 0 {
             response.headers_mut().insert(AGE, age.into());
@@ -101,7 +120,7 @@ impl RequestContext {
 }
 
 /// The request as it is sent for all: without what only its own visitor has a use for.
-fn for_all(parts: &request::Parts) -> request::Parts {
+fn for_all(parts: &request::Parts, cookies: &SharedCookies) -> request::Parts {
     let (mut all, ()) = http::Request::new(()).into_parts();
     all.method = parts.method.clone();
     all.uri = parts.uri.clone();
@@ -109,6 +128,9 @@ fn for_all(parts: &request::Parts) -> request::Parts {
     all.headers = parts.headers.clone();
     for name in &NOT_FOR_ALL {
         all.headers.remove(name);
+    }
+    if *cookies != SharedCookies::AsAllowed {
+        all.headers.remove(COOKIE);
     }
     all
 }
@@ -136,9 +158,15 @@ impl Fetcher {
         for name in &PER_ANSWER {
             head.headers.remove(name);
         }
+        if let SharedCookies::Ignored { strip } = &self.key.cookies {
+            for name in strip.iter() {
+                head.headers.remove(name);
+            }
+        }
         let author = match (head.extensions.get(), &body) {
             (Some(Refused(event)), _) => Author::Refusal(*event),
             (None, ResponseBody::Own(_)) => Author::Failure,
+            _ if head.extensions.get::<EndsSession>().is_some() => Author::OriginEndingSessions,
             _ => Author::Origin,
         };
         let sharing = self.flight.land(head.status, head.headers, author, body.is_end_stream());

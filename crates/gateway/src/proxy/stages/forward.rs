@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
@@ -96,7 +96,9 @@ impl Forwarded {
         if outcome == Outcome::ClientGone {
             x.worker.count(Event::ClientGone);
         }
-        x.worker.shard.ended(x.class, outcome, now.since(self.sent));
+        let response_time = now.since(self.sent);
+        x.worker.shard.ended(x.class, outcome, response_time);
+        x.count_tier(|tier| tier.ended(outcome, response_time));
         if outcome != Outcome::ClientGone && !self.is_timed {
             x.worker.shard.took(x.class, outcome == Outcome::Served, now.since(x.started));
         }
@@ -169,6 +171,20 @@ impl TicketGuard {
 #[derive(Clone, Copy)]
 pub(crate) struct Refused(pub(crate) Event);
 
+/// Says in an answer to a request for all that the origin ends the sessions of those who get it.
+#[derive(Clone, Copy)]
+pub(crate) struct EndsSession;
+
+/// Adds the gate's cookies to an answer of the origin.
+pub(crate) fn add_cookies(headers: &mut HeaderMap, cookies: Vec<HeaderValue>) {
+    if !cookies.is_empty() {
+        // In addition to the origin's fields (the stricter counts, RFC 9111 4.2.1): a cache in front must not
+        // hand one visitor's pass, or the end of one visitor's ticket, to all.
+        headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+    }
+    headers.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
+}
+
 impl Drop for TicketGuard {
     fn drop(&mut self) {
         if let Some(Redeemed { worker, ticket, claim }) = self.0.take() {
@@ -200,6 +216,7 @@ impl RequestContext {
             Err(reason) => return self.shed(reason, parts.uri.path()),
         };
         self.worker.shard.forwarded(self.class, slot.queued);
+        self.count_tier(|tier| tier.forwarded(slot.queued));
         if let Some(log) = &mut self.log {
             log.verdict = by.name();
             log.queued = slot.queued;
@@ -247,11 +264,10 @@ impl RequestContext {
 
     fn shed(mut self, reason: ShedReason, path: &str) -> Answer {
         let event = reason.event();
-        let shard = &self.worker.shard;
         self.worker.count(event);
-        shard.shed(self.class, event);
+        self.count_shed(event);
         if reason != ShedReason::QueueFull {
-            shard.took(self.class, false, self.worker.now().since(self.started));
+            self.worker.shard.took(self.class, false, self.worker.now().since(self.started));
         }
         let mut refused = own(self.refused_by_gate(respond::shed(reason), event, path));
         if self.for_all.is_some() {
@@ -335,7 +351,7 @@ impl Forwarded {
     ) -> Response<ResponseBody<Self>> {
         let (mut parts, body) = response.into_parts();
         let x = &mut self.context;
-        x.answered(&mut parts.headers, &mut cookies);
+        let ends_session = x.answered(&mut parts.headers, &mut cookies);
         if let Err(bad) =
             hygiene::prepare_response(&mut parts, method, &x.config.settings.proxy.via, upgrades)
         {
@@ -346,12 +362,10 @@ impl Forwarded {
             log.status = parts.status.as_u16();
             log.replica = body.replica().cloned();
         }
-        if !cookies.is_empty() {
-            // In addition to the origin's fields (the stricter counts, RFC 9111 4.2.1): a cache in front must
-            // not hand one visitor's pass, or the end of one visitor's ticket, to all.
-            parts.headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+        if ends_session && x.for_all.is_some() {
+            parts.extensions.insert(EndsSession);
         }
-        parts.headers.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
+        add_cookies(&mut parts.headers, cookies);
         if x.config.settings.proxy.server_timing {
             let queued = self.slot.as_ref().map_or(0, |slot| slot.queued.as_micros() as u64);
             let origin = x.worker.now().since(self.sent).as_micros() as u64;

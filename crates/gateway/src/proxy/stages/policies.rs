@@ -1,5 +1,6 @@
 //! One request under policies in force: performs what the core wants, and carries out refusals (WAC 3.3).
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use http::{Uri, request};
@@ -14,6 +15,7 @@ use crate::proxy::respond::{self, WaitingAnswer};
 use crate::proxy::stages::admission::Asked;
 use crate::proxy::stages::forward::{Answer, own};
 use crate::proxy::stages::room::Outcome;
+use crate::shared::coalesce::SharedCookies;
 use crate::shared::policies::PoliciesInForce;
 use crate::shared::policies::refusals::Cause;
 use crate::shared::policies::stats::Done;
@@ -84,14 +86,16 @@ impl RequestContext {
                 let agrees = self.authorise(authoriser, parts).await;
                 Ok(if agrees { Progress::After(at) } else { Progress::Denied(at) })
             }
-            PolicyStep::Coalesce { period } => match self.share(parts, period).await {
-                Some(response) => {
-                    policies.count(policy, Done::Multicast);
-                    self.conn.control.share();
-                    Err(Box::new(response))
+            PolicyStep::Coalesce { period } => {
+                match self.share(parts, period, SharedCookies::of(policy)).await {
+                    Some(response) => {
+                        policies.count(policy, Done::Multicast);
+                        self.conn.control.share();
+                        Err(Box::new(response))
+                    }
+                    None => Ok(Progress::After(at)),
                 }
-                None => Ok(Progress::After(at)),
-            },
+            }
             PolicyStep::Reroute(route) => match self.reroute(route, parts) {
                 Rerouted::Already => Ok(Progress::After(at)),
                 rerouted => {
@@ -102,9 +106,30 @@ impl RequestContext {
         }
     }
 
-    async fn authorise(&self, authoriser: AuthoriserId, parts: &request::Parts) -> bool {
-        let Some(one) = self.config.applications.get(usize::from(authoriser.0)) else { return true };
-        one.ask(parts, self.client, &self.worker.shared.clock).await
+    /// Whether the authoriser agrees. From then on the request is of the level and the class that it names.
+    async fn authorise(&mut self, authoriser: AuthoriserId, parts: &request::Parts) -> bool {
+        let Some(one) = self.config.applications.get(usize::from(authoriser.0)).cloned() else { return true };
+        let verdict = one.ask(parts, self.client, &self.worker.shared.clock).await;
+        let tier = verdict.tier.as_deref().map(|name| self.config.tiers.by_name(name));
+        let class = verdict.class.as_deref().map(|name| self.config.named(name));
+        if tier == Some(None) || class == Some(None) {
+            one.counts.unknown.fetch_add(1, Relaxed);
+            let (tier, class) = (verdict.tier.as_deref(), verdict.class.as_deref());
+            tracing::debug!(
+                application = one.settings.name,
+                tier,
+                class,
+                "a verdict names what is not there"
+            );
+        }
+        if let Some(Some(tier)) = tier {
+            self.tier = tier;
+            self.class = self.config.class_of(parts, self.client, tier);
+        }
+        if let Some(Some(class)) = class {
+            self.class = class;
+        }
+        verdict.is_yes
     }
 
     async fn refuse(

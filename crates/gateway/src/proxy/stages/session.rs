@@ -104,27 +104,34 @@ impl RequestContext {
         }
     }
 
-    /// Applies the origin's answer to the session. The field is for the gate alone, even without sessions.
-    pub(crate) fn answered(&mut self, headers: &mut HeaderMap, cookies: &mut Vec<HeaderValue>) {
+    /// Applies the origin's answer to the session; whether it ends it. The field that says so is for the gate
+    /// alone, even without sessions.
+    pub(crate) fn answered(&mut self, headers: &mut HeaderMap, cookies: &mut Vec<HeaderValue>) -> bool {
         let ends = headers.get_all(&FIELD).iter().any(says_end);
         headers.remove(&FIELD);
-        let now = self.worker.now();
-        let Some(mut session) = self.session.take() else { return };
-        let by = self.config.settings.session.key;
-        let table = &self.worker.shared.sessions.table;
         if ends {
-            if let Some(request) = session.request() {
-                table.end_of(request, Ender::Origin, now);
-                session.keep();
-                session.standing = SessionStatus::Ended;
-                self.hand_out_last(&session, cookies, now);
-            } else if session.pass.is_some() {
-                cookies.push(cookies::clear_pass(session.is_secure));
+            self.end_session(cookies);
+        } else if let Some(mut session) = self.session.take() {
+            match self.config.settings.session.key {
+                SessionBy::Cookie => self.rename(&mut session, headers, self.worker.now()),
+                _ => session.keep(),
             }
-        } else if by == SessionBy::Cookie {
-            self.rename(&mut session, headers, now);
-        } else {
+            self.session = Some(session);
+        }
+        ends
+    }
+
+    /// Ends the session of the request by the origin's order, which may be in an answer for many.
+    pub(crate) fn end_session(&mut self, cookies: &mut Vec<HeaderValue>) {
+        let Some(mut session) = self.session.take() else { return };
+        let now = self.worker.now();
+        if let Some(request) = session.request() {
+            self.worker.shared.sessions.table.end_of(request, Ender::Origin, now);
             session.keep();
+            session.standing = SessionStatus::Ended;
+            self.hand_out_last(&session, cookies, now);
+        } else if session.pass.is_some() {
+            cookies.push(cookies::clear_pass(session.is_secure));
         }
         self.session = Some(session);
     }

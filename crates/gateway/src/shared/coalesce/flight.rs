@@ -41,11 +41,21 @@ pub(crate) struct Head {
     vary: Vec<HeaderName>,
     pub(crate) sharing: Sharing,
     pub(crate) refused: Option<Event>,
+    /// The session of everybody who gets it is over.
+    pub(crate) ends_session: bool,
+}
+
+impl Head {
+    pub(crate) fn is_shared(&self) -> bool {
+        !matches!(self.sharing, Sharing::None { .. })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
     Origin,
+    /// The origin, which ends the session of everybody who gets the answer.
+    OriginEndingSessions,
     /// The gate, because the origin failed.
     Failure,
     /// The gate, because its queue refused.
@@ -190,15 +200,18 @@ impl Flight {
     ) -> Sharing {
         let vary = rules::vary(&headers).unwrap_or_default();
         let sharing = match author {
-            Author::Origin => rules::sharing(status.as_u16(), &headers, self.with_cookies),
+            Author::Origin | Author::OriginEndingSessions => {
+                rules::sharing(status.as_u16(), &headers, self.with_cookies)
+            }
             Author::Failure | Author::Refusal(_) => Sharing::All,
         };
+        let ends_session = author == Author::OriginEndingSessions;
         let refused = if let Author::Refusal(event) = author { Some(event) } else { None };
         let heads = weight(&headers);
         self.kept.fetch_add(heads, Relaxed);
         let mut state = self.state.lock();
         state.heads += heads;
-        state.head = Some(Arc::new(Head { status, headers, vary, sharing, refused }));
+        state.head = Some(Arc::new(Head { status, headers, vary, sharing, refused, ends_session }));
         // Only its leader may read it.
         if matches!(sharing, Sharing::None { .. }) {
             state.become_window();

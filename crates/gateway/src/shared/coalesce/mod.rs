@@ -23,8 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use http::{HeaderMap, request};
+use http::{HeaderMap, HeaderName, request};
 use parking_lot::{Mutex, MutexGuard};
+use tidegate_core::policies::{ActivePolicy, Policy};
 use tidegate_core::queue::Lane;
 use tidegate_core::units::{ClassId, Timestamp};
 
@@ -55,6 +56,27 @@ const MAX_HELD: usize = 2 * MAX_KEPT;
 /// Shards of the table, so that workers rarely contend for a lock.
 const SHARDS: usize = 16;
 
+/// What URL multicast makes of cookies.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum SharedCookies {
+    /// Answers are shared as the origin allows it.
+    AsAllowed,
+    /// By the operator's word they take no part, and these fields are removed from the answer.
+    Ignored { strip: Arc<[HeaderName]> },
+}
+
+impl SharedCookies {
+    pub(crate) fn of(policy: &ActivePolicy) -> Self {
+        match &policy.policy {
+            Policy::Multicast { ignores_cookies: Some(fields), .. } => {
+                let name = |field: &str| HeaderName::from_bytes(field.as_bytes()).ok();
+                Self::Ignored { strip: fields.iter().filter_map(|field| name(field)).collect() }
+            }
+            _ => Self::AsAllowed,
+        }
+    }
+}
+
 /// Requests with equal keys may differ only in the fields that `Vary` names.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
@@ -63,6 +85,8 @@ pub(crate) struct Key {
     target: Box<str>,
     /// By [`rules::forwarded`].
     forwarded: Box<[u8]>,
+    /// An answer that was shared by one rule's word is not for those whom another rule is about.
+    pub(crate) cookies: SharedCookies,
 }
 
 impl Key {
@@ -219,12 +243,13 @@ impl Coalescer {
 }
 
 /// The key of a request; `sent` is its head as the origin gets it.
-pub(crate) fn key(parts: &request::Parts, sent: &HeaderMap) -> Key {
+pub(crate) fn key(parts: &request::Parts, sent: &HeaderMap, cookies: SharedCookies) -> Key {
     Key {
         is_head: parts.method == http::Method::HEAD,
         host: target::host(parts).to_ascii_lowercase().into(),
         target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),
         forwarded: rules::forwarded(sent),
+        cookies,
     }
 }
 

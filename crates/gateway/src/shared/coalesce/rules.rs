@@ -19,6 +19,9 @@
 //! to a request without cookies to nobody with cookies. The exception is `Cache-Control: public` or
 //! `s-maxage`, which allow a shared cache the same even for requests with credentials (RFC 9111 3.5).
 //!
+//! Where the operator says that cookies take no part ([`super::SharedCookies`]), the request for all is sent
+//! without them, and the fields that the operator names are removed from its answer before it is judged here.
+//!
 //! All this is read from the request's head as the origin gets it ([`crate::http::hygiene`]): without the
 //! gate's own cookies and the headers that `Connection` names, with the address that the gate adds. The
 //! origin, and so its `Vary`, goes by that head.

@@ -142,7 +142,13 @@ fn next(body: &mut SharedBody) -> Option<Result<usize, ()>> {
 }
 
 fn a_key() -> Key {
-    Key { is_head: false, host: "shop.example".into(), target: "/".into(), forwarded: [].into() }
+    Key {
+        is_head: false,
+        host: "shop.example".into(),
+        target: "/".into(),
+        forwarded: [].into(),
+        cookies: SharedCookies::AsAllowed,
+    }
 }
 
 fn lead(multicast: &Coalescer, headers: &HeaderMap) -> Reader {

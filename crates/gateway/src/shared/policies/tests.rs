@@ -123,8 +123,10 @@ fn an_answer_under_way_has_been_asked_about_and_is_shared_or_not() {
     };
     let conn = conn();
     conn.take(&asked(TierId(0)), Some(&PathAndQuery::from_static("/")));
-    let (ask, multicast) =
-        (Policy::Ask(AuthoriserId(0)), Policy::Multicast { period: Duration::from_secs(1) });
+    let (ask, multicast) = (
+        Policy::Ask(AuthoriserId(0)),
+        Policy::Multicast { period: Duration::from_secs(1), ignores_cookies: None },
+    );
     let (ask, multicast) = (standing(ask), standing(multicast));
     let is_cut = |by: &PoliciesInForce| conn.cut_by(by, NOW).is_some();
     assert!(is_cut(&ask) && is_cut(&multicast), "who was let in by the one and is alone for the other");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::classify::Paths;
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, Policy, Scope};
 
-use crate::whole::harness::{Gate, Latch, Origin, Scripted, admin, get, reply, until};
+use crate::whole::harness::{Gate, Latch, Origin, Scripted, admin, ask, get, reply, until};
 use crate::whole::policies::{order, publish};
 
 fn gate(origin: &Origin, application: &Scripted, more: &str) -> Gate {
@@ -112,4 +112,59 @@ fn without_an_answer_of_the_authoriser_the_fallback_decides() {
         publish(&gone, vec![order(Policy::Ask(AuthoriserId(0)), Action::Answer { status: 403 })]);
         assert_eq!(status(&gone, "/a/", ""), wanted, "gone, {fallback}");
     }
+}
+
+#[test]
+fn a_verdict_may_name_a_tier_or_a_class_and_the_visitor_may_not() {
+    let application = Scripted::start(|head, _, stream| {
+        let key = head.lines().find_map(|line| line.strip_prefix("cookie: sid=")).unwrap_or_default();
+        let fields = match key {
+            "gold" => "Tidegate-Tier: gold\r\n",
+            "slow" => "Tidegate-Class: slow\r\n",
+            "both" => "Tidegate-Tier: gold\r\nTidegate-Class: slow\r\n",
+            "typo" => "Tidegate-Tier: glod\r\n",
+            _ => "",
+        };
+        // A refusal says nothing of who may enter.
+        let status = if key == "bad" { "403 No" } else { "204 No Content" };
+        reply(stream, status, fields, "");
+    });
+    let origin = Origin::start();
+    let more = "key = \"cookie\"\ncookie = \"sid\"\n[[class]]\nname = \"slow\"\nmatch = { path = \"/slow\" }\n\
+                [[class]]\nname = \"fast\"\nmatch = { path = \"/fast\" }\n\
+                [[tier]]\nname = \"gold\"\nclient = \"192.0.2.0/24\"\nclass = \"fast\"\n";
+    let gate = gate(&origin, &application, more);
+    let served = || {
+        let state = gate.admin("/v1/state");
+        let of = |list: &str, name: &str| {
+            let all = state[list].as_array().expect("a list");
+            let one = all.iter().find(|one| one["name"] == name).expect("a name");
+            one["served"].as_u64().expect("a number")
+        };
+        [
+            of("tiers", "gold"),
+            of("tiers", "default"),
+            of("classes", "fast"),
+            of("classes", "slow"),
+            of("classes", "default"),
+        ]
+    };
+    // cookie, fields of the visitor's own, and what is then counted: gold, default; fast, slow, default
+    let table = [
+        ("gold", "", [1, 0, 1, 0, 0]),
+        ("slow", "", [1, 1, 1, 1, 0]),
+        ("both", "", [2, 1, 1, 2, 0]),
+        ("typo", "", [2, 2, 1, 2, 1]),
+        ("plain", "Tidegate-Tier: gold\r\nTidegate-Class: slow\r\n", [2, 3, 1, 2, 2]),
+    ];
+    for (cookie, own, wanted) in table {
+        let request =
+            format!("GET /a/ HTTP/1.1\r\nHost: h\r\nCookie: sid={cookie}\r\n{own}Connection: close\r\n\r\n");
+        assert!(ask(gate.http, &request).ends_with("served"), "{cookie}");
+        // The figures are those of the last second.
+        until(|| format!("{:?}", served()), |seen| seen == format!("{wanted:?}"));
+    }
+    assert_eq!(status(&gate, "/a/", "sid=bad"), 403);
+    let line = "tidegate_application_verdicts_total{application=\"fraud\",verdict=\"unknown-name\"} 1\n";
+    assert!(admin(&gate, "/metrics").contains(line));
 }

@@ -17,7 +17,10 @@ const CONFIG: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
 
 fn gate(origin: &Scripted, period: Duration) -> Gate {
     let gate = Gate::before(origin.address, CONFIG, |_| Vec::new());
-    publish(&gate, vec![order(Policy::Multicast { period }, Action::Answer { status: 503 })]);
+    publish(
+        &gate,
+        vec![order(Policy::Multicast { period, ignores_cookies: None }, Action::Answer { status: 503 })],
+    );
     gate
 }
 
@@ -120,7 +123,13 @@ fn requests_whose_answer_turns_out_private_pass_the_gate_one_by_one() {
     });
     let config = "[origin]\nreplicas = [\"ORIGIN\"]\nmax_in_flight = 2\n";
     let gate = Gate::before(origin.address, config, |_| Vec::new());
-    publish(&gate, vec![order(Policy::Multicast { period: LONG }, Action::Answer { status: 503 })]);
+    publish(
+        &gate,
+        vec![order(
+            Policy::Multicast { period: LONG, ignores_cookies: None },
+            Action::Answer { status: 503 },
+        )],
+    );
     let to = gate.http;
     let asking = std::thread::spawn(move || crowd(to, (0..20).map(|_| request("")).collect()));
     until(|| origin.came().to_string(), |n| n == "1");
@@ -198,7 +207,7 @@ fn ten_thousand_visitors_are_one_request_a_second() {
     // The first connection must not time out before the last visitor has connected.
     let config = format!("{CONFIG}[limits]\nheader_timeout = \"10m\"\n");
     let gate = Gate::before(origin.address, &config, |_| Vec::new());
-    let policy = Policy::Multicast { period: Duration::from_secs(1) };
+    let policy = Policy::Multicast { period: Duration::from_secs(1), ignores_cookies: None };
     publish(&gate, vec![order(policy, Action::Answer { status: 503 })]);
     let clock = &gate.server().shared().clock;
     let began = clock.now();

@@ -431,3 +431,25 @@ fn a_signal_is_refused_like_any_mistake() {
     let state = becomes(&gate, "alarm", "unknown", false);
     assert_eq!(state["rules"][0]["times"], 0);
 }
+
+#[test]
+fn in_shadow_nobody_waits_and_the_shadow_ends_when_it_is_tuned() {
+    let origin = Origin::start();
+    let text = "[origin]\nreplicas = [\"ORIGIN\"]\n[capacity]\nrate = 0.1\n[enforcement]\nshadow = true\n";
+    let gate = Gate::start(&origin, text);
+    for _ in 0..20 {
+        assert!(get(gate.http, "/", "a=b").ends_with("served"));
+    }
+    let held = gate.count(Event::RoomWouldWait) + gate.count(Event::RoomWouldRefuse);
+    assert_eq!(held, 19, "one was within the capacity");
+    assert_eq!((gate.count(Event::WaitingAnswers), gate.count(Event::Full)), (0, 0));
+    until(
+        || admin(&gate, "/metrics"),
+        |metrics| {
+            metrics
+                .contains(&format!("tidegate_room_would_wait_total {}\n", gate.count(Event::RoomWouldWait)))
+        },
+    );
+    gate.server().control().store().tune(&[("enforcement.shadow", "false")], "test", "").unwrap();
+    until(|| get(gate.http, "/", "a=b"), |answer| answer.starts_with("HTTP/1.1 503"));
+}

@@ -20,7 +20,10 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn gate(origin: SocketAddr, config: &str, period: Duration) -> Gate {
     let gate = Gate::before(origin, config, |_| Vec::new());
-    publish(&gate, vec![order(Policy::Multicast { period }, Action::Answer { status: 503 })]);
+    publish(
+        &gate,
+        vec![order(Policy::Multicast { period, ignores_cookies: None }, Action::Answer { status: 503 })],
+    );
     gate
 }
 
@@ -185,7 +188,13 @@ fn full(config: &str, who: &str) -> (Origin, Gate, std::net::TcpStream) {
     let mut holds = connect(gate.http);
     holds.write_all(format!("GET /hold HTTP/1.1\r\nHost: shop.example\r\n{who}\r\n").as_bytes()).unwrap();
     origin.holds();
-    publish(&gate, vec![order(Policy::Multicast { period: LONG }, Action::Answer { status: 503 })]);
+    publish(
+        &gate,
+        vec![order(
+            Policy::Multicast { period: LONG, ignores_cookies: None },
+            Action::Answer { status: 503 },
+        )],
+    );
     (origin, gate, holds)
 }
 
@@ -241,4 +250,68 @@ fn a_refusal_by_the_gate_is_not_shared_with_admitted_sessions() {
     assert!(stranger.starts_with("HTTP/1.1 503"), "{stranger}");
     let admitted = ask_and_release(&gate, &origin, "X-Forwarded-For: 192.0.2.1\r\n");
     assert!(admitted.starts_with("HTTP/1.1 200") && admitted.ends_with("served"), "{admitted}");
+}
+
+/// A gate with a rule that ignores cookies and removes these fields from what is shared.
+fn ignoring_cookies(origin: SocketAddr, strip: &[&str]) -> Gate {
+    let gate = Gate::before(origin, CONFIG, |_| Vec::new());
+    let ignores_cookies = Some(strip.iter().map(|field| (*field).into()).collect());
+    let policy = Policy::Multicast { period: LONG, ignores_cookies };
+    publish(&gate, vec![order(policy, Action::Answer { status: 503 })]);
+    gate
+}
+
+/// An origin that sets a cookie with every answer, and says for which cookies the answer is.
+fn sets_cookies(says: &'static str) -> Scripted {
+    Scripted::start(move |head, n, stream| {
+        let fields = format!("Set-Cookie: sid=new{n}\r\nX-Part: {n}\r\n{says}");
+        reply(stream, "200 OK", &fields, &format!("for {:?}", field(head, "cookie")));
+    })
+}
+
+fn whole(gate: &Gate, cookies: &str) -> String {
+    ask(gate.http, &request(&format!("{cookies}Connection: close\r\n")))
+}
+
+#[test]
+fn by_the_operators_word_cookies_take_no_part() {
+    let origin = sets_cookies("Vary: Cookie\r\n");
+    let gate = ignoring_cookies(origin.address, &["set-cookie", "x-part"]);
+    for cookies in ["Cookie: id=anna\r\n", "", "Cookie: id=bert; sid=1\r\n"] {
+        let answer = whole(&gate, cookies);
+        assert!(answer.ends_with("for []"), "no visitor's cookies were sent on: {answer}");
+        let told = answer.to_ascii_lowercase();
+        assert!(!told.contains("set-cookie") && !told.contains("x-part"), "{answer}");
+    }
+    assert_eq!(origin.came(), 1);
+    // Only what is named is removed, so one who is given another's cookie is not to be found.
+    let origin = sets_cookies("");
+    let gate = ignoring_cookies(origin.address, &["x-part"]);
+    for n in 0..3 {
+        let answer = whole(&gate, &format!("Cookie: id={n}\r\n"));
+        assert!(answer.ends_with(&format!("for [\"id={n}\"]")) && answer.contains("sid=new"), "{answer}");
+    }
+}
+
+#[test]
+fn without_cookies_a_private_answer_is_still_its_visitors_own() {
+    for says in ["Cache-Control: private\r\n", "Cache-Control: no-store\r\n", "Vary: *\r\n"] {
+        let origin = sets_cookies(says);
+        let gate = ignoring_cookies(origin.address, &["set-cookie"]);
+        for n in 0..4 {
+            // With the visitor's own cookies, and with the one that is set, the first one's too.
+            let answer = whole(&gate, &format!("Cookie: id={n}\r\n"));
+            assert!(answer.ends_with(&format!("for [\"id={n}\"]")), "{says}: {answer}");
+            assert!(answer.to_ascii_lowercase().contains("set-cookie: sid=new"), "{says}: {answer}");
+        }
+        assert_eq!(origin.came(), 5, "one of them without cookies, and then nobody tries for the period");
+    }
+    // Unless the operator says otherwise of that too.
+    let origin = sets_cookies("Cache-Control: private\r\n");
+    let gate = ignoring_cookies(origin.address, &["set-cookie", "cache-control"]);
+    for n in 0..4 {
+        let answer = whole(&gate, &format!("Cookie: id={n}\r\n"));
+        assert!(answer.ends_with("for []"), "{answer}");
+    }
+    assert_eq!(origin.came(), 1);
 }

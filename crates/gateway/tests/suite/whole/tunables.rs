@@ -15,6 +15,19 @@ replicas = ["ORIGIN"]
 name = "search"
 match = { path = "/search*" }
 cost = 3.0
+
+[[tier]]
+name = "gold"
+client = "192.0.2.0/24"
+
+[[detector]]
+name = "crowd"
+kind = "connections"
+red = 8000
+
+[[rule]]
+name = "nobody"
+when = 'levels.crowd == "red"'
 "#;
 
 /// Status, head and document.
@@ -83,12 +96,29 @@ fn every_tunable_refuses_values_out_of_its_bounds() {
         "limits.request_timeout",
         "class.search.cost",
         "class.search.priority",
+        "class.default.cost",
+        "class.default.queue.patience",
+        "session.max",
+        "tier.gold.rate",
+        "tier.gold.max_sessions",
+        "detector.crowd.red",
+        "detector.crowd.calm",
+        "rule.nobody.when",
     ] {
         assert!(before.iter().any(|tunable| tunable["name"] == wanted), "{wanted}");
     }
-    for fixed in
-        ["listen.admin_token", "room.keys", "class.search.name", "class.search.match.path", "origin.replicas"]
-    {
+    for fixed in [
+        "listen.admin_token",
+        "room.keys",
+        "class.search.name",
+        "class.search.match.path",
+        "class.default.name",
+        "tier.gold.client",
+        "tier.gold.jwt.secret",
+        "detector.crowd.kind",
+        "rule.nobody.then",
+        "origin.replicas",
+    ] {
         assert!(!before.iter().any(|tunable| tunable["name"] == fixed), "{fixed}");
         let (status, _, problem) =
             api(&gate, "PATCH", "/v1/tunables", "", &json!({ "changes": { fixed: "x" } }));
@@ -234,4 +264,81 @@ fn events_carry_the_state_of_every_second_until_the_gate_drains() {
     gate.server().control().drain();
     let rest: Vec<String> = lines.collect();
     assert!(rest.iter().any(|line| line == "event: end"), "{rest:?}");
+}
+
+fn set(gate: &Gate, name: &str, value: Value) -> Value {
+    let (status, _, document) =
+        api(gate, "PUT", &format!("/v1/tunables/{name}"), "", &json!({ "value": value }));
+    assert_eq!(status, 200, "{name}: {document}");
+    document
+}
+
+#[test]
+fn the_default_class_is_tuned_although_no_item_is_written_for_it() {
+    let origin = Origin::start();
+    let gate = Gate::start_from_file(&origin, SHOP);
+    assert!(get(gate.http, "/", "").ends_with("served"));
+    let changed = set(&gate, "class.default.ingress.rate", json!(0.001));
+    assert_eq!((&changed["file"], &changed["value"]), (&json!(0.0), &json!(0.001)), "{changed}");
+    assert!(get(gate.http, "/", "").ends_with("served"), "a burst of one request");
+    assert!(get(gate.http, "/", "").starts_with("HTTP/1.1 503"));
+    assert!(get(gate.http, "/search", "").ends_with("served"), "another class");
+    // It survives a reload, and a restart, of a file that does not name the class.
+    gate.reload(&origin, SHOP);
+    let (_, _, one) = api(&gate, "GET", "/v1/tunables/class.default.ingress.rate", "", &Value::Null);
+    assert_eq!(one["value"], json!(0.001), "{one}");
+    assert!(get(gate.http, "/", "").starts_with("HTTP/1.1 503"), "the bucket is as empty as before");
+    let gate = gate.restarted(&origin, SHOP);
+    let (_, _, one) = api(&gate, "GET", "/v1/tunables/class.default.ingress.rate", "", &Value::Null);
+    assert_eq!(one["value"], json!(0.001), "{one}");
+    let path = "/v1/tunables/class.default.ingress.rate";
+    let (status, _, back) = api(&gate, "DELETE", path, "", &Value::Null);
+    assert_eq!((status, &back["value"], &back["tuned"]), (200, &json!(0.0), &Value::Null), "{back}");
+    assert!((0..3).all(|_| get(gate.http, "/", "").ends_with("served")));
+}
+
+#[test]
+fn another_quota_begins_with_what_was_counted() {
+    let origin = Origin::start();
+    let quota = "client = \"127.0.0.0/8\"\nrate = 0.001\nburst = 3";
+    let gate = Gate::start(&origin, &SHOP.replace("client = \"192.0.2.0/24\"", quota));
+    let is_served = || get(gate.http, "/", "").ends_with("served");
+    assert!((0..3).all(|_| is_served()) && !is_served());
+    // Other tunables, of the quota itself too, fill no bucket.
+    set(&gate, "rule.nobody.when", json!("figures.crowd > 9"));
+    set(&gate, "queue.max_wait", json!("5s"));
+    set(&gate, "tier.gold.rate", json!(0.002));
+    assert!(!is_served());
+    set(&gate, "tier.gold.burst", json!(5));
+    assert!(!is_served(), "a larger bucket is as empty");
+    set(&gate, "tier.gold.rate", json!(0));
+    assert!((0..5).all(|_| is_served()), "no limit");
+}
+
+#[test]
+fn session_slots_change_under_sessions_that_are_open() {
+    let origin = Origin::start();
+    let text = "[room]\nunit = \"session\"\n[session]\nmax = 2\nwhen_full = \"refuse\"\n[proxy]\ntrusted = \"127.0.0.1\"\n";
+    let gate = Gate::start(&origin, &format!("{SHOP}{text}"));
+    let visit = |client: &str, cookies: &str| {
+        let fields = format!("X-Forwarded-For: {client}\r\nCookie: {cookies}\r\nConnection: close");
+        harness::ask(gate.http, &format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n"))
+    };
+    let first = visit("198.51.100.1", "a=b");
+    let second = visit("198.51.100.2", "a=b");
+    assert!(first.ends_with("served") && second.ends_with("served"), "{first}{second}");
+    let open = || gate.admin("/v1/state")["sessions"]["open"].as_u64();
+    for max in [json!(1), json!("discovered"), json!(2), json!("none"), json!(1)] {
+        set(&gate, "session.max", max.clone());
+        let again = visit("198.51.100.1", &harness::cookies(&first));
+        assert!(again.ends_with("served"), "{max}: {again}");
+        assert_eq!(open(), Some(2), "{max}");
+    }
+    assert!(visit("198.51.100.3", "a=b").starts_with("HTTP/1.1 503"));
+    // A tier's own slots too: its visitor is admitted beside the others.
+    set(&gate, "tier.gold.max_sessions", json!(1));
+    assert!(visit("192.0.2.7", "a=b").ends_with("served"));
+    set(&gate, "session.max", json!(3));
+    assert!(visit("198.51.100.3", "a=b").ends_with("served"));
+    assert_eq!(open(), Some(4));
 }

@@ -1,11 +1,15 @@
 //! How sessions end, and that their slots are free at once.
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde_json::Value;
+use tidegate_core::classify::Paths;
+use tidegate_core::policies::{Action, Policy};
 
 use super::{ONE_SLOT, before, change, is_refused, is_served, open, shop, state, visit, with};
 use crate::whole::harness::{Gate, Origin, connect, cookies, until};
+use crate::whole::policies::{order, publish};
 
 #[test]
 fn the_origin_ends_a_session_and_the_next_one_begins() {
@@ -123,4 +127,32 @@ fn a_session_ends_when_idle_and_lives_while_requests_come() {
     assert!(is_refused(&other) || now().since(asked).as_millis() >= 1_000, "{other}");
     until(|| visit(&gate, "/", "192.0.2.2", ""), is_served);
     assert_eq!(state(&gate)["ended"]["idle"], 1);
+}
+
+#[test]
+fn a_shared_answer_ends_the_session_of_everybody_who_gets_it() {
+    let shop = shop();
+    let gate = before(&shop, &ONE_SLOT.replace("max = 1", "max = 3"));
+    let addresses = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
+    let sessions = addresses.map(|address| cookies(&visit(&gate, "/", address, "")));
+    assert_eq!(open(&gate), 3);
+    let period = Duration::from_secs(3_600);
+    // The application has a cookie of its own.
+    let ignores_cookies = Some(["set-cookie".into()].into());
+    let mut shared = order(Policy::Multicast { period, ignores_cookies }, Action::Answer { status: 503 });
+    shared.scope.urls = Some(Paths::compile(["/logout"]).unwrap());
+    publish(&gate, vec![shared]);
+    let before = shop.came();
+    for (address, session) in addresses.iter().zip(&sessions).take(2) {
+        let logout = visit(&gate, "/logout", address, session);
+        assert!(is_served(&logout) && !logout.contains("tidegate-session"), "{logout}");
+        // What ends one visitor's session is no other's, for a cache in front.
+        assert!(logout.contains("cache-control: private"), "{logout}");
+        assert_eq!(state(&gate)["ended"]["origin"].as_u64(), Some(3 - open(&gate)));
+    }
+    assert_eq!((shop.came() - before, open(&gate)), (1, 1), "one request for both, and two sessions less");
+    // One without a session gets the answer too, and begins none.
+    assert!(is_served(&visit(&gate, "/logout", "192.0.2.9", "")));
+    assert_eq!(open(&gate), 1);
+    assert!(is_served(&visit(&gate, "/", addresses[2], &sessions[2])));
 }

@@ -244,8 +244,10 @@ fn a_shared_answer_keeps_its_session_too() {
     });
     let gate = before(&origin, &one_slot("key = \"ip\"\n"));
     assert!(is_served(&visit(&gate, "/", "192.0.2.1", "")));
-    let mut multicast =
-        order(Policy::Multicast { period: Duration::from_secs(3_600) }, Action::Answer { status: 503 });
+    let mut multicast = order(
+        Policy::Multicast { period: Duration::from_secs(3_600), ignores_cookies: None },
+        Action::Answer { status: 503 },
+    );
     multicast.scope.urls = Some(Paths::compile(["/shared"]).unwrap());
     publish(&gate, vec![multicast]);
     let (mut stream, head) = ask_on(&gate, "/shared", "X-Forwarded-For: 192.0.2.1\r\n");
