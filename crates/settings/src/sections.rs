@@ -174,8 +174,9 @@ section! {
         [fixed] unit: Unit = Unit::Session => Choice;
         /// Longest wait that a visitor is given; beyond it the answer is "full".
         max_wait: Duration = secs(30 * 60) => span(S, DAY);
-        /// How late a visitor may come without losing the turn.
-        grace: Duration = secs(60) => span(0, HOUR);
+        /// How late a visitor may come without losing the turn. Pages ask every second or two, so less than
+        /// "5s" would cost visitors their turn who do nothing wrong.
+        grace: Duration = secs(60) => span(5 * S, HOUR);
         /// How early a visitor may come (clocks of several gates may differ).
         tolerance: Duration = secs(1) => span(0, MIN);
         /// Visitors that may enter in one instant, as the time in which the capacity serves them; "1s" is

@@ -126,11 +126,11 @@ fn a_ticket_admits_one_of_64_racing_requests() {
 #[test]
 fn a_visitor_who_comes_too_late_gets_a_new_turn() {
     let origin = Origin::answering("welcome");
-    let config = Config::waiting(&[origin.address()], 2.0).text("room.grace", "1s");
+    let config = Config::waiting(&[origin.address()], 2.0).text("room.grace", "5s");
     let gate = Gate::start(config);
     let late = waiting(&gate);
     // Later tickets have had their turn, so this one is late by more than `grace`.
-    for _ in 0..5 {
+    for _ in 0..14 {
         let mut later = waiting(&gate);
         assert_eq!(later.wait_for_turn(gate.http(), "/shop").status(), 200);
     }

@@ -30,7 +30,7 @@ pub const STATUS_PATH: &str = "/.tidegate/status";
 pub const STATUS_FIELD: HeaderName = HeaderName::from_static("x-tidegate-status");
 
 /// The longest a page without JavaScript shows old numbers, and the longest Retry-After of a waiting answer.
-const MAX_REFRESH: Duration = Duration::from_secs(20);
+pub const MAX_REFRESH: Duration = Duration::from_secs(20);
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

@@ -11,7 +11,7 @@ use tidegate_core::admission::{
 };
 use tidegate_core::measure::Event;
 use tidegate_core::policies::{Action, ActivePolicy, PolicyRequest, PolicySet, TierId, visitor_number};
-use tidegate_core::room::{TicketStatus, Wait};
+use tidegate_core::room::{self, TicketStatus, Wait};
 use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Binding, Pass, Presenter, Ticket};
 use tidegate_core::units::{ClassId, Cost};
@@ -44,6 +44,13 @@ pub(crate) struct Caller {
     pub(crate) cost: Cost,
     pub(crate) tier: TierId,
     pub(crate) process: usize,
+    /// Since it was sent.
+    pub(crate) held: Duration,
+}
+
+/// When a page without JavaScript loads itself again, whose visitor has a position.
+fn refresh(wait: Duration) -> Duration {
+    Duration::from_secs(room::told_seconds(wait)).min(respond::MAX_REFRESH)
 }
 
 fn is_lighter(in_force: Option<&PolicySet>, policy: usize) -> bool {
@@ -61,6 +68,7 @@ struct Head<'a> {
     pass: Option<Pass>,
     begun: Cell<Option<SessionRequest>>,
     was_sent_to_room: Cell<bool>,
+    may_be_held: bool,
 }
 
 impl Requester for Head<'_> {
@@ -92,6 +100,10 @@ impl Requester for Head<'_> {
         self.begun.set(Some(request));
     }
 
+    fn may_be_held(&self) -> bool {
+        self.may_be_held
+    }
+
     fn would_decide(&self, _: &ActivePolicy) {}
 
     fn sent_to_room(&self, _: &ActivePolicy) {
@@ -107,7 +119,8 @@ impl World<'_> {
     pub(crate) fn visit(&mut self, number: u32) {
         let Some(client) = self.clients.get_mut(number) else { return };
         let (ask, kind, step) = (client.visitor.ask(), client.visitor.kind(), client.visitor.step());
-        let hopped = client.take_hop();
+        let (hopped, was_held) = (client.take_hop(), client.take_held_back());
+        let held = Duration::from_micros(self.now_us).saturating_sub(client.visitor.at());
         let ticket = match ask {
             RequestKind::Replayed => client.used(),
             _ => client.held(),
@@ -118,7 +131,7 @@ impl World<'_> {
             return self.goes_on(number, reaction.next, now);
         }
         let process = if client.is_at_check() { 1 } else { 0 };
-        if !hopped {
+        if !hopped && !was_held {
             self.tally.sent(ask, client.visitor.at(), client.visitor.at());
         }
         let what = match ask {
@@ -127,7 +140,9 @@ impl World<'_> {
             RequestKind::Tampered => What::Tampers,
             RequestKind::Replayed => What::Replays,
         };
-        self.trace.step(self.now_us, what, number, u64::from(step));
+        if !was_held {
+            self.trace.step(self.now_us, what, number, u64::from(step));
+        }
         if self.processes.is_empty() {
             return self.straight_to_the_origin(number);
         }
@@ -136,11 +151,14 @@ impl World<'_> {
         }
         let route = &self.routes[kind as usize][usize::from(step)];
         let (class, cost, tier) = (route.class, route.cost, self.tiers[kind as usize]);
-        let caller = Caller { client: number, ask, kind, step, is_part: false, class, cost, tier, process };
+        let caller =
+            Caller { client: number, ask, kind, step, is_part: false, class, cost, tier, process, held };
         if ask == RequestKind::Status {
             return self.news(&caller, ticket);
         }
-        self.processes[process].shard.arrived(caller.class);
+        if !was_held {
+            self.processes[process].shard.arrived(caller.class);
+        }
         let request = self.recognise(number, process, ask);
         let shown = match (ticket, ask) {
             (None, _) => Presented::Nothing,
@@ -200,6 +218,7 @@ impl World<'_> {
             pass,
             begun: Cell::default(),
             was_sent_to_room: Cell::default(),
+            may_be_held: !caller.is_part && in_force.is_none() && room::is_held(Duration::ZERO, caller.held),
         };
         let mut facts = process.config.facts(request, caller.is_part, process.now(self.now_us));
         let decision = loop {
@@ -238,7 +257,13 @@ impl World<'_> {
             Decision::SendOnUnasked => self.send_on(caller, None),
             Decision::SendToRebind => unreachable!("visitors of the simulator have one address each"),
             Decision::AskOwner { .. } => unreachable!("the simulator has one tokencheck"),
-            Decision::Delay { .. } => unreachable!("the simulator holds nobody"),
+            Decision::Delay { left, .. } => {
+                if let Some(client) = self.clients.get_mut(number) {
+                    client.hold_back();
+                }
+                let again_us = (left.min(room::LOOK_AGAIN).as_micros() as u64).max(1);
+                self.agenda.push(at + again_us, Item::Visit(number));
+            }
             Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
                 if caller.ask != RequestKind::Page {
@@ -382,8 +407,7 @@ impl World<'_> {
         Answer::Wait {
             has_status: has_place,
             after: Some(wait),
-            refresh: browser
-                .then(|| if has_place { respond::refresh(wait) } else { respond::retry_after(wait) }),
+            refresh: browser.then(|| if has_place { refresh(wait) } else { respond::retry_after(wait) }),
             poll: browser.then_some(poll),
             full: !has_place,
         }

@@ -140,7 +140,7 @@ fn gate(scenario: &mut Scenario, rng: &mut SmallRng) {
         settings.room.max_wait = Duration::from_secs(rng.random_range(2..90));
     }
     if rng.random_bool(0.2) {
-        settings.room.grace = Duration::from_secs(rng.random_range(0..90));
+        settings.room.grace = Duration::from_secs(rng.random_range(5..90));
     }
     if rng.random_bool(0.2) {
         settings.queue.max_length = rng.random_range(0..200);

@@ -65,6 +65,8 @@ const USED: u8 = 2;
 const AT_CHECK: u8 = 4;
 /// The request under way was sent on from the other process: it is the same request.
 const HOPS: u8 = 8;
+/// The request under way is held until its turn, which comes in a moment: it is the same request.
+const HELD: u8 = 16;
 
 impl Client {
     pub(crate) fn new(visitor: Visitor) -> Self {
@@ -107,6 +109,16 @@ impl Client {
 
     pub(crate) fn go_to_check(&mut self, there: bool) {
         self.flags = if there { self.flags | AT_CHECK } else { self.flags & !AT_CHECK };
+    }
+
+    pub(crate) fn hold_back(&mut self) {
+        self.flags |= HELD;
+    }
+
+    pub(crate) fn take_held_back(&mut self) -> bool {
+        let is_held = self.flags & HELD != 0;
+        self.flags &= !HELD;
+        is_held
     }
 
     pub(crate) fn hop(&mut self) {

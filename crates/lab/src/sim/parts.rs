@@ -3,6 +3,8 @@
 //! The parts of a page are requested all at once, as soon as the page has come, with the cookies that the
 //! visitor has by then. Their answers have no effect on what the visitor does next.
 
+use std::time::Duration;
+
 use tidegate_core::admission::{Decision, EnteredBy, Presented, SessionClaim};
 use tidegate_core::ticket::PassKind;
 
@@ -48,7 +50,18 @@ impl World<'_> {
         let Page { visitor: client, kind, step, .. } = *page;
         let Route { class, cost, .. } = self.part_routes[kind as usize][usize::from(step)];
         let (ask, tier) = (RequestKind::Page, self.tiers[kind as usize]);
-        let caller = Caller { client, ask, kind, step, is_part: true, class, cost, tier, process };
+        let caller = Caller {
+            client,
+            ask,
+            kind,
+            step,
+            is_part: true,
+            class,
+            cost,
+            tier,
+            process,
+            held: Duration::ZERO,
+        };
         let here = &self.processes[process];
         here.shard.arrived(caller.class);
         let now = here.now(self.now_us);

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::room::told_seconds;
 use tidegate_gateway::config::page;
 
 use super::draw::Salt;
@@ -69,7 +70,8 @@ impl Visitor {
     fn obey(&self, kind: &Kind, told: Told) -> (RequestKind, Duration) {
         let Told { has_status, after, refresh, poll, full } = told;
         // As the field says it: rounded up to whole seconds, so that nobody comes too early.
-        let retry_after = after.map(|after| Duration::from_secs(page::retry_after(after).max(1)));
+        let whole = if full { page::retry_after } else { told_seconds };
+        let retry_after = after.map(|after| Duration::from_secs(whole(after).max(1)));
         match kind.follow {
             Follow::Page if full => {
                 let after = after.or(refresh).unwrap_or(DEFAULT_AFTER);
