@@ -114,8 +114,7 @@ async fn handle(
         Outcome::Enter { by, cookies, ticket } => {
             context.worker.count(by);
             let guard = TicketGuard::new(&context.worker, ticket, claim);
-            // On the heap: several kilobytes of state, which answers of the gate's own would carry along
-            // through every move of their own small future.
+            // On the heap: several kilobytes, which the gate's own small answers would carry along.
             Box::pin(context.forward(parts, RequestBody::incoming(body), by, cookies, guard)).await
         }
         Outcome::Wait(waiting) => context.wait_in_room(&parts, body, *waiting).await,

@@ -70,7 +70,8 @@ impl Visitor {
     fn obey(&self, kind: &Kind, told: Told) -> (RequestKind, Duration) {
         let Told { has_status, after, refresh, poll, full } = told;
         // As the field says it: rounded up to whole seconds, so that nobody comes too early.
-        let whole = if full { page::retry_after } else { told_seconds };
+        // Whoever has a position and is early is held.
+        let whole = if has_status { told_seconds } else { page::retry_after };
         let retry_after = after.map(|after| Duration::from_secs(whole(after).max(1)));
         match kind.follow {
             Follow::Page if full => {

@@ -9,7 +9,7 @@ use tidegate_lab::dist::Dist;
 use tidegate_lab::load::{self, LoadOptions};
 use tidegate_lab::origin::{Origin, OriginConfig};
 use tidegate_lab::scenario::{Follow, Kind, OriginSpec, PathSpec, Scenario, Step};
-use tidegate_settings::Settings;
+use tidegate_settings::{Settings, Unit};
 
 /// Visitors a second that the gate lets in: a third of those who come.
 const CAPACITY: f64 = 50.0;
@@ -61,6 +61,8 @@ fn everybody_gets_in_once_and_no_attacker_by_the_attack() {
     settings.listen.http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     settings.listen.admin = settings.listen.http;
     settings.room.state_dir = Some(state.clone());
+    // With sessions a visitor who shows its used ticket again goes on with its session.
+    settings.room.unit = Unit::Request;
     let gate = Server::start(settings, Source::default()).expect("gate");
 
     let visitors = kinds();

@@ -52,15 +52,15 @@ fn told_to_wait() {
         (Follow::Page, Follow::Refresh, Follow::RetryAfter, Follow::Nothing);
     for (follow, answer, ask, delay) in [
         (page, all(true), RequestKind::Status, 700 * MS),
-        (page, wait(true, Some(30_400), None, None), RequestKind::Status, 31 * S),
+        (page, wait(true, Some(30_400), None, None), RequestKind::Status, 30 * S),
         (page, wait(true, None, None, None), RequestKind::Status, S),
         (page, all(false), RequestKind::Page, 20 * S),
         (page, wait(false, Some(30_400), None, None), RequestKind::Page, 31 * S),
         (page, wait(false, None, None, None), RequestKind::Page, 5 * S),
         (refresh, all(true), RequestKind::Page, 20 * S),
-        (refresh, wait(true, Some(30_400), None, None), RequestKind::Page, 31 * S),
+        (refresh, wait(true, Some(30_400), None, None), RequestKind::Page, 30 * S),
         (refresh, wait(true, None, None, Some(700)), RequestKind::Page, 5 * S),
-        (retry, all(true), RequestKind::Page, 31 * S),
+        (retry, all(true), RequestKind::Page, 30 * S),
         (retry, wait(true, Some(0), None, None), RequestKind::Page, S),
         (retry, wait(true, None, Some(7_000), None), RequestKind::Page, 7 * S),
         (retry, wait(true, None, None, None), RequestKind::Page, 5 * S),
