@@ -18,13 +18,16 @@
 //!
 //! A class may go while it has a waiting request and its own limit and its bucket allow one; [`Gate::next`]
 //! asks the scheduler for one of those classes. No finished request wakes a class that waits only for its
-//! bucket: [`Gate::next_ready`] tells when to ask again.
+//! bucket, or for the turn of its newcomers: [`Gate::next_ready`] tells when to ask again.
 //!
 //! **Admitted sessions** (WAC 2: only whole sessions are refused) have a lane of their own ([`Lane`]). Their
 //! requests go before all others, also before the guarantees of classes, and neither a full queue, the
 //! longest wait nor CoDel refuses them. The scheduler decides between their classes as between the others;
 //! within a class they are served in order of arrival. A class's in-flight limit and egress bucket hold for
-//! both lanes, and no ordinary request of a class goes while one of its admitted lane waits for them.
+//! all lanes, and no ordinary request of a class goes while one of its admitted lane waits for them.
+//!
+//! **Requests that begin a session** are the third lane: they are not refused either, the scheduler decides
+//! between them and the ordinary requests of other classes, and they go one by one (`gate/spacing.rs`).
 //!
 //! Rejected: a semaphore per worker, which splits the limit and serves late arrivals of an idle worker first.
 
@@ -36,16 +39,18 @@ use crate::mutants::{self, Mutant};
 use crate::queue::{Lane, QueueHandle, Waiting};
 use crate::scheduler::tournament::Tournament;
 use crate::scheduler::{Head, Scheduler};
-use crate::units::{ClassId, Cost, Timestamp};
+use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 mod class;
 mod config;
 mod request;
 mod samples;
+mod spacing;
 mod totals;
 
 use class::{Backlog, Class, ClassState};
 use samples::Samples;
+use spacing::Spacing;
 
 pub use config::{ClassConfig, GateConfig};
 pub use request::{Leaving, QueueDecision, Request, Served, ShedReason, Woken};
@@ -80,9 +85,12 @@ pub struct Gate {
     scheduler: Scheduler,
     /// Of the lane of admitted sessions. A class is ready in one of the two schedulers at most.
     admitted: Scheduler,
+    /// Of the lane of newcomers.
+    spacing: Spacing,
     /// By class: when the patience of its oldest request ends, in microseconds.
     patience: Tournament,
-    /// By class that waits for nothing else: when its bucket lets its next request pass, in microseconds.
+    /// By class that waits for nothing else: when its bucket lets its next request pass, or the turn of its
+    /// next newcomer comes, in microseconds.
     egress: Tournament,
     totals: Totals,
     samples: Samples,
@@ -96,6 +104,7 @@ impl Gate {
             occupied: Bits::default(),
             scheduler: Scheduler::default(),
             admitted: Scheduler::default(),
+            spacing: Spacing::default(),
             patience: Tournament::default(),
             egress: Tournament::default(),
             totals: Totals::default(),
@@ -130,14 +139,23 @@ impl Gate {
         self.totals.limit = max_in_flight;
     }
 
+    /// Changes how much work of newcomers goes per second; `None`: as much as fits. Call [`Gate::next`]
+    /// afterwards.
+    pub fn set_newcomer_rate(&mut self, rate: Option<Rate>, now: Timestamp) {
+        if self.spacing.set(rate) {
+            self.update_newcomers(now);
+        }
+    }
+
     /// An ordinary request arrives. While other requests that may go wait it joins the queue even if an
     /// in-flight slot is free, so that it does not overtake them.
     pub fn arrive(&mut self, request: Request, now: Timestamp) -> QueueDecision {
         self.arrive_as(request, Lane::Ordinary, None, now)
     }
 
-    /// As [`Gate::arrive`], in a lane: a request of [`Lane::Admitted`] overtakes all ordinary ones and is
-    /// never refused for load. From `until` on its visitor does not wait for the answer any more.
+    /// As [`Gate::arrive`], in a lane: a request of [`Lane::Admitted`] overtakes all others; it is never
+    /// refused for load, nor is one of [`Lane::Newcomer`], which waits for its turn even if a slot is free.
+    /// From `until` on its visitor does not wait for the answer any more.
     pub fn arrive_as(
         &mut self,
         request: Request,
@@ -152,13 +170,14 @@ impl Gate {
         }
         self.unblock(now);
         // Requests held by the limits of their own class do not count: that class's queue has its own bound.
-        let has_queue = lane == Lane::Admitted || self.totals.backlog() < self.totals.max_queue;
+        let has_queue = lane != Lane::Ordinary || self.totals.backlog() < self.totals.max_queue;
         let is_first = self.totals.has_room() && !self.is_any_ready(lane);
         let here = &mut self.classes[class.index()];
-        if is_first && here.is_next(lane) && !here.is_full() && here.pass_egress(cost, now) {
+        let is_next = is_first && here.is_next(lane, &self.spacing, now);
+        if is_next && !here.is_full() && here.pass_egress(cost, now) {
             let has_queued = !here.is_empty();
-            self.forward(class, cost, lane);
-            if lane == Lane::Admitted && has_queued {
+            self.forward(class, cost, lane, now);
+            if has_queued {
                 // It used the class's own limits ahead of the requests that wait for them.
                 self.update(class, now);
             }
@@ -171,6 +190,7 @@ impl Gate {
         self.occupied.insert(class.index());
         self.totals.queued += 1;
         self.totals.queued_cost += cost;
+        self.totals.newcomers += usize::from(lane == Lane::Newcomer);
         self.update(class, now);
         QueueDecision::Queued(handle)
     }
@@ -250,27 +270,33 @@ impl Gate {
     /// `None`: no request of the class may go after all.
     fn next_of(&mut self, class: ClassId, now: Timestamp) -> Option<Leaving> {
         let here = &mut self.classes[class.index()];
-        let Some(next) = here.peek(now) else { unreachable!("a ready class has a waiting request") };
+        let Some(next) = here.peek(&self.spacing, now) else {
+            // The turn of its newcomers had come at an instant after `now`: callers do not order theirs.
+            self.update(class, now);
+            return None;
+        };
         let refused = here.refuses(&next, now);
         if refused.is_none() && !here.pass_egress(next.cost, now) {
             // The discipline has chosen another request since the last update, and it is dearer.
             self.update(class, now);
             return None;
         }
-        let Some((handle, next)) = here.pop(now) else { unreachable!("the request was just seen") };
+        let Some((handle, next)) = here.pop(next.lane, now) else {
+            unreachable!("the request was just seen")
+        };
         let woken = Woken::new(handle, &next, now);
         if let Some(reason) = refused {
             self.totals.count_shed(reason);
             self.leave_queue(&next, now);
             return Some(Leaving::Shed(woken, reason));
         }
-        self.forward(class, next.cost, next.lane);
+        self.forward(class, next.cost, next.lane, now);
         self.leave_queue(&next, now);
         Some(Leaving::Forward(woken))
     }
 
-    /// When an egress bucket lets the next waiting request pass, if an in-flight slot is free: [`Gate::next`]
-    /// is to be called then, even if no request finishes.
+    /// When an egress bucket lets the next waiting request pass, or the turn of the next newcomer comes, if
+    /// an in-flight slot is free: [`Gate::next`] is to be called then, even if no request finishes.
     pub fn next_ready(&self) -> Option<Timestamp> {
         let (_, at) = self.egress.first().filter(|_| self.totals.has_room())?;
         Some(Timestamp::from_micros(at as u64))
@@ -331,10 +357,10 @@ impl Gate {
 
     /// Whether a waiting request may go that goes before a new one of that lane.
     fn is_any_ready(&self, lane: Lane) -> bool {
-        self.admitted.is_any_ready() || lane == Lane::Ordinary && self.scheduler.is_any_ready()
+        self.admitted.is_any_ready() || lane != Lane::Admitted && self.scheduler.is_any_ready()
     }
 
-    fn forward(&mut self, class: ClassId, cost: Cost, lane: Lane) {
+    fn forward(&mut self, class: ClassId, cost: Cost, lane: Lane, now: Timestamp) {
         self.classes[class.index()].in_flight += 1;
         self.totals.in_flight += 1;
         self.totals.in_flight_cost += cost;
@@ -342,6 +368,11 @@ impl Gate {
         self.totals.forwarded_cost += cost;
         match lane {
             Lane::Ordinary => self.scheduler.charge(class, cost),
+            Lane::Newcomer => {
+                self.scheduler.charge(class, cost);
+                self.spacing.went(cost, now);
+                self.update_newcomers(now);
+            }
             Lane::Admitted => {
                 self.admitted.charge(class, cost);
                 self.scheduler.charge_guarantee(class, cost);
@@ -354,13 +385,27 @@ impl Gate {
         let class = waiting.class.index();
         self.totals.queued -= 1;
         self.totals.queued_cost = self.totals.queued_cost - waiting.cost;
+        self.totals.newcomers -= usize::from(waiting.lane == Lane::Newcomer);
         if self.classes[class].is_empty() {
             self.occupied.remove(class);
         }
         self.update(waiting.class, now);
     }
 
-    /// Updates the classes whose bucket lets their next request pass by now.
+    /// Updates the classes with newcomers: whether the turn of one has come has changed.
+    fn update_newcomers(&mut self, now: Timestamp) {
+        if self.totals.newcomers > 0 {
+            let occupied = self.occupied;
+            for class in occupied.iter() {
+                if self.classes[class].has_queued(Lane::Newcomer) {
+                    self.update(ClassId(class as u8), now);
+                }
+            }
+        }
+    }
+
+    /// Updates the classes whose bucket lets their next request pass by now, or whose newcomers' turn has
+    /// come.
     fn unblock(&mut self, now: Timestamp) {
         while let Some((class, at)) = self.egress.first()
             && at <= u128::from(now.as_micros())
@@ -372,34 +417,42 @@ impl Gate {
     /// Brings schedulers, patience, egress times and totals up to date after a change of a class.
     fn update(&mut self, id: ClassId, now: Timestamp) {
         let class = &mut self.classes[id.index()];
-        let (mut egress, mut next) = (None, None);
+        let turn = self.spacing.opens_at(now).filter(|_| class.has_queued(Lane::Newcomer));
+        let (mut ready_at, mut next) = (turn, None);
         let (mut held, mut admitted) = (class.queued(), Backlog::default());
-        match class.state(now) {
+        match class.state(&self.spacing, now) {
             ClassState::Ready(lane, head) => {
                 (held, admitted) = (Backlog::default(), class.queued_admitted());
                 next = Some((lane, head));
             }
-            ClassState::Later(at) => egress = Some(u128::from(at.as_micros())),
+            ClassState::Later(at) => ready_at = Some(turn.map_or(at, |turn| turn.min(at))),
+            ClassState::Spaced => (held, admitted) = (Backlog::default(), class.queued_admitted()),
             ClassState::Empty | ClassState::Full => {}
         }
-        set_next(&mut self.scheduler, id, Lane::Ordinary, next, class);
+        set_next(&mut self.scheduler, id, &[Lane::Newcomer, Lane::Ordinary], next, class);
         // Most classes have no sessions most of the time.
-        let has_admitted = class.has_queued(Lane::Admitted);
+        let has_admitted = class.queued_admitted().count > 0;
         if std::mem::replace(&mut class.had_admitted, has_admitted) || has_admitted {
-            set_next(&mut self.admitted, id, Lane::Admitted, next, class);
+            set_next(&mut self.admitted, id, &[Lane::Admitted], next, class);
             recount(&mut class.admitted, admitted, &mut self.totals.admitted, &mut self.totals.admitted_cost);
         }
-        self.egress.set(id.index(), egress);
+        self.egress.set(id.index(), ready_at.map(|at| u128::from(at.as_micros())));
         self.patience.set(id.index(), class.patience_ends().map(|at| u128::from(at.as_micros())));
         recount(&mut class.held, held, &mut self.totals.held, &mut self.totals.held_cost);
     }
 }
 
-/// Tells the scheduler of `lane` about a class whose next request is `next`, in whichever lane.
-fn set_next(scheduler: &mut Scheduler, id: ClassId, lane: Lane, next: Option<(Lane, Head)>, class: &Class) {
-    match next.filter(|(of, _)| *of == lane) {
+/// Tells the scheduler of `lanes` about a class whose next request is `next`, in whichever lane.
+fn set_next(
+    scheduler: &mut Scheduler,
+    id: ClassId,
+    lanes: &[Lane],
+    next: Option<(Lane, Head)>,
+    class: &Class,
+) {
+    match next.filter(|(lane, _)| lanes.contains(lane)) {
         Some((_, head)) => scheduler.ready(id, head),
-        None if class.has_queued(lane) => scheduler.blocked(id),
+        None if lanes.iter().any(|lane| class.has_queued(*lane)) => scheduler.blocked(id),
         None => scheduler.emptied(id),
     }
 }

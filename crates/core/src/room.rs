@@ -99,6 +99,12 @@ const RETRY_CLOSED: Duration = Duration::from_secs(30);
 const RETRY_SPREAD: Duration = Duration::from_secs(60);
 /// They begin no later than that: until then the capacity may have changed.
 const RETRY_MOST: Duration = Duration::from_secs(600);
+/// Newcomers may go faster than they can be served by so much: they fill up what sessions leave, whose
+/// requests go first, and what they may not fill up is lost. At most that many visits too many begin until
+/// the requests show that the first ones bring, 40 ms later. With pages of twelve requests of 40 ms each at
+/// eight workers, sessions' median and 99th percentile are 0.14 s and 0.5 s at 97.5 % of the capacity; at
+/// 1.25, 0.08 s and 0.3 s at 91 %; without spacing, 0.26 s and 0.7 s at 99 %.
+const NEWCOMER_SLACK: f64 = 5.0;
 /// Seconds of the schedule before the virtual clock that are restored.
 const RESTORED: Duration = Duration::from_secs(60);
 
@@ -336,6 +342,16 @@ impl Room {
     pub fn charge_session(&self, cost: Cost) {
         self.bypass.count_session(cost);
         self.tickets.load.admit(cost);
+    }
+
+    /// How much work of newcomers the gate is to send to the origin per second, so that the requests which
+    /// they bring do not queue behind each other; `None`: it is not known what they bring, or the capacity is
+    /// not.
+    pub fn newcomer_rate(&self) -> Option<Rate> {
+        let capacity = self.tickets.load.capacity();
+        let is_known = self.bypass.is_foreseen() && capacity > Rate::ZERO && capacity < Rate::MAX;
+        let outflow = is_known.then(|| self.bypass.outflow(capacity))?;
+        Rate::per_second(outflow.newcomers_per_s() * NEWCOMER_SLACK)
     }
 
     /// Time until the virtual clock reaches `due`.

@@ -123,6 +123,7 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<SimRun, SimError
         ];
         outcome.summary.extend(parts.map(|(name, count)| (name.into(), count as f64)));
     }
+    outcome.summary.extend(world.session_times.figures().map(|(name, figure)| (name.into(), figure)));
     outcome.summary.insert("events".into(), world.trace.count as f64);
     outcome.summary.insert("violations".into(), violations.len() as f64);
     Ok(SimRun {

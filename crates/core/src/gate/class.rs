@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::spacing::Spacing;
 use super::{ClassConfig, GateConfig, ShedReason};
 use crate::bucket::Bucket;
 use crate::queue::{Full, Lane, Queue, QueueHandle, Waiting};
@@ -18,7 +19,7 @@ pub(super) struct Class {
     id: ClassId,
     queue: Queue,
     queued_cost: Cost,
-    /// Part of `queued_cost` in the lane of admitted sessions.
+    /// Part of `queued_cost` of admitted sessions, also of their first requests.
     admitted_cost: Cost,
     egress: Bucket,
     pub(super) in_flight: u32,
@@ -38,6 +39,8 @@ pub(super) struct Class {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ClassState {
     Empty,
+    /// Only newcomers wait, and the turn of none has come.
+    Spaced,
     Ready(Lane, Head),
     Full,
     /// The egress bucket lets the next request pass at that time.
@@ -79,20 +82,31 @@ impl Class {
             if here.queue.patience.is_some() { ShedReason::Patience } else { ShedReason::QueueTimeout };
     }
 
-    /// Whether no waiting request of the class goes before a new one of that lane.
-    pub(super) fn is_next(&self, lane: Lane) -> bool {
+    /// Whether a new request of that lane may go before all of the class that wait.
+    pub(super) fn is_next(&self, lane: Lane, spacing: &Spacing, now: Timestamp) -> bool {
+        let ahead = self.next_lane(spacing, now);
         match lane {
-            Lane::Ordinary => self.queue.is_empty(),
-            Lane::Admitted => self.queue.len_of(Lane::Admitted) == 0,
+            Lane::Ordinary => ahead.is_none(),
+            Lane::Admitted => ahead != Some(Lane::Admitted),
+            Lane::Newcomer => spacing.is_open(now) && ahead.is_none_or(|ahead| ahead == Lane::Ordinary),
         }
+    }
+
+    /// The lane of the next request; `None`: none waits whose turn may have come.
+    pub(super) fn next_lane(&self, spacing: &Spacing, now: Timestamp) -> Option<Lane> {
+        let is_next =
+            |lane: &Lane| self.has_queued(*lane) && (*lane != Lane::Newcomer || spacing.is_open(now));
+        [Lane::Admitted, Lane::Newcomer, Lane::Ordinary].into_iter().find(is_next)
     }
 
     pub(super) fn is_full(&self) -> bool {
         self.limit.is_some_and(|limit| self.in_flight >= limit)
     }
 
-    pub(super) fn state(&self, now: Timestamp) -> ClassState {
-        let Some(next) = self.queue.peek(now) else { return ClassState::Empty };
+    pub(super) fn state(&self, spacing: &Spacing, now: Timestamp) -> ClassState {
+        let Some(next) = self.peek(spacing, now) else {
+            return if self.is_empty() { ClassState::Empty } else { ClassState::Spaced };
+        };
         if self.is_full() {
             return ClassState::Full;
         }
@@ -100,8 +114,8 @@ impl Class {
         if !wait.is_zero() {
             return ClassState::Later(now + wait);
         }
-        let longest = if next.lane == Lane::Admitted { None } else { self.queue.oldest() };
-        let turn = longest.unwrap_or(next).turn;
+        let longest = if next.lane == Lane::Ordinary { self.queue.oldest() } else { None };
+        let turn = longest.unwrap_or(&next).turn;
         ClassState::Ready(next.lane, Head { turn, cost: next.cost })
     }
 
@@ -116,14 +130,14 @@ impl Class {
     pub(super) fn push(&mut self, waiting: Waiting) -> Result<QueueHandle, Full> {
         let handle = self.queue.push(waiting)?;
         self.queued_cost += waiting.cost;
-        if waiting.lane == Lane::Admitted {
+        if waiting.lane != Lane::Ordinary {
             self.admitted_cost += waiting.cost;
         }
         Ok(handle)
     }
 
-    pub(super) fn pop(&mut self, now: Timestamp) -> Option<(QueueHandle, Waiting)> {
-        let popped = self.queue.pop(now);
+    pub(super) fn pop(&mut self, lane: Lane, now: Timestamp) -> Option<(QueueHandle, Waiting)> {
+        let popped = self.queue.pop(lane, now);
         popped.inspect(|(_, waiting)| self.removed(waiting))
     }
 
@@ -140,13 +154,13 @@ impl Class {
 
     fn removed(&mut self, waiting: &Waiting) {
         self.queued_cost = self.queued_cost - waiting.cost;
-        if waiting.lane == Lane::Admitted {
+        if waiting.lane != Lane::Ordinary {
             self.admitted_cost = self.admitted_cost - waiting.cost;
         }
     }
 
-    pub(super) fn peek(&self, now: Timestamp) -> Option<Waiting> {
-        self.queue.peek(now).copied()
+    pub(super) fn peek(&self, spacing: &Spacing, now: Timestamp) -> Option<Waiting> {
+        self.queue.peek(self.next_lane(spacing, now)?, now).copied()
     }
 
     /// Why the next request is refused although it is its turn, if it is; `next` is [`Class::peek`]. The
@@ -154,7 +168,7 @@ impl Class {
     pub(super) fn refuses(&mut self, next: &Waiting, now: Timestamp) -> Option<ShedReason> {
         match self.refusal(next, now) {
             Some(ShedReason::Patience) => Some(ShedReason::Patience),
-            _ => self.queue.is_refused(now).then_some(ShedReason::CoDel),
+            _ => (next.lane == Lane::Ordinary && self.queue.is_refused(now)).then_some(ShedReason::CoDel),
         }
     }
 
@@ -182,7 +196,8 @@ impl Class {
     }
 
     pub(super) fn queued_admitted(&self) -> Backlog {
-        Backlog { count: self.queue.len_of(Lane::Admitted), cost: self.admitted_cost }
+        let count = self.queue.len_of(Lane::Admitted) + self.queue.len_of(Lane::Newcomer);
+        Backlog { count, cost: self.admitted_cost }
     }
 
     pub(super) fn has_queued(&self, lane: Lane) -> bool {

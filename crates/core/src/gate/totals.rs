@@ -24,9 +24,12 @@ pub struct Totals {
     /// Of the waiting requests, those held back by their class's own limit or egress bucket.
     pub held: usize,
     pub held_cost: Cost,
-    /// Of the requests that wait for the origin alone, those of admitted sessions.
+    /// Of the requests that wait for the origin alone, those of admitted sessions, also first ones.
     pub admitted: usize,
     pub admitted_cost: Cost,
+    /// Of the waiting requests, those that begin a session. While in-flight slots are free, they wait for
+    /// their turn.
+    pub newcomers: usize,
     pub in_flight: u32,
     pub in_flight_cost: Cost,
     pub forwarded_cost: Cost,

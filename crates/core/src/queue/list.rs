@@ -5,8 +5,8 @@
 //! A node is one cache line, and freed nodes are reused first. Taking the head touches one line that may not
 //! be cached (the new head), removing from the middle three (the node and its neighbours), however many wait.
 //!
-//! Requests of admitted sessions go before all others, first come, first served. They have a chain of their
-//! own over the same slab, and no discipline is asked about them.
+//! Requests of admitted sessions, and those that begin one, are served first come, first served. Each of
+//! these lanes has a chain of its own over the same slab, and no discipline is asked about them.
 //!
 //! Rejected: an index by id (three more lines for every step; 100,000 requests cost three times what 100
 //! did), links stored apart from the requests (two lines instead of one where the order is not that of
@@ -15,13 +15,17 @@
 
 use crate::units::{ClassId, Cost, Timestamp};
 
-/// Whether a request belongs to an admitted session.
+/// What a request has to do with sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Lane {
+    /// None is counted, or it is of none.
     #[default]
     Ordinary,
-    /// Of an admitted session: goes before all ordinary requests and is never refused for load.
+    /// Of an admitted session: goes before all others and is never refused for load.
     Admitted,
+    /// Begins an admitted session: is never refused for load either. The gate spaces these requests, and
+    /// within a class they go before ordinary ones while their turn has come.
+    Newcomer,
 }
 
 /// A request that waits for a free in-flight slot.
@@ -59,7 +63,7 @@ pub struct List {
     /// Head of the list of unused nodes, linked by `next`.
     free: u32,
     /// By [`Lane`].
-    chains: [Chain; 2],
+    chains: [Chain; 3],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +116,7 @@ const NIL: u32 = u32::MAX;
 
 impl Default for List {
     fn default() -> Self {
-        Self { slab: Vec::new(), free: NIL, chains: [EMPTY; 2] }
+        Self { slab: Vec::new(), free: NIL, chains: [EMPTY; 3] }
     }
 }
 
@@ -122,7 +126,7 @@ impl List {
     /// # Errors
     /// The slab is addressed by 32 bits.
     pub fn push(&mut self, waiting: Waiting) -> Result<QueueHandle, Full> {
-        let len = self.len() + self.admitted();
+        let len = self.chains.iter().map(|chain| chain.len).sum();
         if len >= NIL as usize {
             return Err(Full { len });
         }
@@ -147,14 +151,14 @@ impl List {
         self.take(self.end(end))
     }
 
-    /// The oldest request of admitted sessions.
-    pub fn first_admitted(&self) -> Option<&Waiting> {
-        self.waiting(self.chains[Lane::Admitted as usize].head)
+    /// The oldest request of a lane.
+    pub fn first_of(&self, lane: Lane) -> Option<&Waiting> {
+        self.waiting(self.chains[lane as usize].head)
     }
 
-    /// Removes the oldest request of admitted sessions.
-    pub fn pop_admitted(&mut self) -> Option<(QueueHandle, Waiting)> {
-        self.take(self.chains[Lane::Admitted as usize].head)
+    /// Removes the oldest request of a lane.
+    pub fn pop_of(&mut self, lane: Lane) -> Option<(QueueHandle, Waiting)> {
+        self.take(self.chains[lane as usize].head)
     }
 
     fn waiting(&self, slot: u32) -> Option<&Waiting> {
@@ -185,9 +189,9 @@ impl List {
         self.len() == 0
     }
 
-    /// Requests in the lane of admitted sessions.
-    pub fn admitted(&self) -> usize {
-        self.chains[Lane::Admitted as usize].len
+    /// Requests in a lane.
+    pub fn len_of(&self, lane: Lane) -> usize {
+        self.chains[lane as usize].len
     }
 
     fn end(&self, end: End) -> u32 {

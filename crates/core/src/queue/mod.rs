@@ -9,7 +9,8 @@
 //!
 //! A [`Discipline`] only says which end is next and whether it is served. The [`List`] underneath is the same
 //! for all of them: a change of the discipline keeps the waiting requests, and every operation costs O(1).
-//! Admitted sessions' requests ([`Lane::Admitted`]) go first, in order of arrival, without a bound.
+//! That holds for ordinary requests. Those of admitted sessions and those that begin one ([`Lane`]) are
+//! served in order of arrival, without a bound.
 
 use crate::units::Timestamp;
 
@@ -73,26 +74,30 @@ impl Queue {
         self.list.push(waiting)
     }
 
-    /// The request that is next.
-    pub fn peek(&self, now: Timestamp) -> Option<&Waiting> {
-        self.list.first_admitted().or_else(|| self.list.at(self.discipline.next(&self.list, now)))
+    /// The request of a lane that is next.
+    pub fn peek(&self, lane: Lane, now: Timestamp) -> Option<&Waiting> {
+        match lane {
+            Lane::Ordinary => self.list.at(self.discipline.next(&self.list, now)),
+            Lane::Admitted | Lane::Newcomer => self.list.first_of(lane),
+        }
     }
 
-    /// Whether the next request is refused instead of served; to be asked right before [`Queue::pop`].
+    /// Whether the next ordinary request is refused instead of served; to be asked right before
+    /// [`Queue::pop`].
     pub fn is_refused(&mut self, now: Timestamp) -> bool {
-        match self.peek(now).map(|w| (w.lane, now.since(w.since))) {
-            Some((Lane::Ordinary, waited)) => self.discipline.is_refused(waited, now),
-            _ => false,
-        }
+        let waited = self.peek(Lane::Ordinary, now).map(|next| now.since(next.since));
+        waited.is_some_and(|waited| self.discipline.is_refused(waited, now))
     }
 
-    /// Removes the next request.
-    pub fn pop(&mut self, now: Timestamp) -> Option<(QueueHandle, Waiting)> {
-        if self.list.admitted() > 0 {
-            return self.list.pop_admitted();
+    /// Removes the next request of a lane.
+    pub fn pop(&mut self, lane: Lane, now: Timestamp) -> Option<(QueueHandle, Waiting)> {
+        match lane {
+            Lane::Ordinary => {
+                let popped = self.list.pop(self.discipline.next(&self.list, now));
+                self.after_removal(popped)
+            }
+            Lane::Admitted | Lane::Newcomer => self.list.pop_of(lane),
         }
-        let popped = self.list.pop(self.discipline.next(&self.list, now));
-        self.after_removal(popped)
     }
 
     /// Removes a request whose visitor has left. `None`: it has been removed before.
@@ -119,9 +124,9 @@ impl Queue {
         self.list.at(End::Oldest)
     }
 
-    /// Requests that wait, in both lanes.
+    /// Requests that wait, in all lanes.
     pub fn len(&self) -> usize {
-        self.list.len() + self.list.admitted()
+        [Lane::Ordinary, Lane::Admitted, Lane::Newcomer].map(|lane| self.len_of(lane)).iter().sum()
     }
 
     /// Whether no request waits.
@@ -131,9 +136,6 @@ impl Queue {
 
     /// Requests that wait in one lane.
     pub fn len_of(&self, lane: Lane) -> usize {
-        match lane {
-            Lane::Ordinary => self.list.len(),
-            Lane::Admitted => self.list.admitted(),
-        }
+        self.list.len_of(lane)
     }
 }

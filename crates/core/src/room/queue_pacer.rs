@@ -122,8 +122,8 @@ impl QueuePacer {
             }
             return;
         }
-        // The origin could take more. Requests that only their class's own limits hold do not wait for it.
-        let is_starved = gate.has_room() && gate.held == 0;
+        // The origin could take more, and nobody waits at the gate for anything else.
+        let is_starved = gate.has_room() && gate.queued == 0;
         let left = gate.forwarded_cost.saturating_sub(before).units() / over_s;
         let goal = if is_starved { left.max(self.flow).max(inputs.outflow) } else { left };
         self.flow += (goal - self.flow) * (1.0 - keep(over_s, FLOW_MEMORY_S));

@@ -92,8 +92,8 @@ proptest! {
                         }
                     };
                     let expected = if newest { list.last() } else { list.first() }.copied();
-                    prop_assert_eq!(queue.peek(ms(now)).copied(), expected.map(|(_, w)| w));
-                    prop_assert_eq!(queue.pop(ms(now)), expected);
+                    prop_assert_eq!(queue.peek(Lane::Ordinary, ms(now)).copied(), expected.map(|(_, w)| w));
+                    prop_assert_eq!(queue.pop(Lane::Ordinary, ms(now)), expected);
                     list.retain(|left| Some(*left) != expected);
                     stale.extend(expected.map(|(handle, _)| handle));
                 }
@@ -162,10 +162,10 @@ fn offered(every_us: u64) -> (Vec<Duration>, usize) {
             next += 1;
         }
         while queue.is_refused(at(served)) {
-            queue.pop(at(served));
+            queue.pop(Lane::Ordinary, at(served));
             refused += 1;
         }
-        let waited = queue.pop(at(served)).map(|(_, w)| at(served).since(w.since));
+        let waited = queue.pop(Lane::Ordinary, at(served)).map(|(_, w)| at(served).since(w.since));
         waits.extend(waited.filter(|_| served > 5_000_000));
     }
     (waits, refused)
@@ -194,7 +194,7 @@ fn lifo_serves_in_time_under_overload() {
         for k in 0..2_000 {
             queue.push(entry(2 * k, 5 * k)).unwrap();
             queue.push(entry(2 * k + 1, 5 * k)).unwrap();
-            let waited = queue.pop(ms(5 * k)).map(|(_, w)| ms(5 * k).since(w.since));
+            let waited = queue.pop(Lane::Ordinary, ms(5 * k)).map(|(_, w)| ms(5 * k).since(w.since));
             in_time += usize::from(waited.unwrap() < Duration::from_secs(1));
         }
         in_time
@@ -206,7 +206,7 @@ fn lifo_serves_in_time_under_overload() {
 
 #[test]
 fn an_empty_queue_resets_codel() {
-    codel_is_reset(|queue, _| while queue.pop(ms(400)).is_some() {});
+    codel_is_reset(|queue, _| while queue.pop(Lane::Ordinary, ms(400)).is_some() {});
     codel_is_reset(|queue, _| while queue.pop_oldest().is_some() {});
     codel_is_reset(|queue, handles| handles.iter().for_each(|handle| _ = queue.remove(*handle)));
 }
@@ -221,7 +221,7 @@ fn codel_is_reset(empty: impl Fn(&mut Queue, &[QueueHandle])) {
         id += 1;
         handles.push(queue.push(entry(id, since)).unwrap());
         let refused = queue.is_refused(ms(now));
-        queue.pop(ms(now));
+        queue.pop(Lane::Ordinary, ms(now));
         refused
     };
     let refused = (1..30).filter(|n| serve(&mut queue, 10 * n, 10 * n + 60)).count();
@@ -237,6 +237,6 @@ fn codel_is_reset(empty: impl Fn(&mut Queue, &[QueueHandle])) {
     for n in 0..5 {
         let now = ms(hour + 50 + n);
         assert!(!queue.is_refused(now), "request {n} of a burst after an idle hour");
-        queue.pop(now);
+        queue.pop(Lane::Ordinary, now);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::gate::*;
 use tidegate_core::queue::{Full, Lane, Queue, QueueConfig, QueueHandle, Waiting};
-use tidegate_core::units::{ClassId, Cost, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
 use super::heap;
 
@@ -52,6 +52,7 @@ enum Op {
     /// at once.
     Drain,
     Limit(Option<u32>),
+    NewcomerRate(Option<u32>),
     Reconfigure {
         max_queue: usize,
         swap: bool,
@@ -67,12 +68,13 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (0u64..30).prop_map(Op::Advance),
         8 => Just(Op::Drain),
         1 => prop::option::of(0u32..6).prop_map(Op::Limit),
+        1 => prop::option::of(0u32..200).prop_map(Op::NewcomerRate),
         1 => (0usize..12, any::<bool>()).prop_map(|(max_queue, swap)| Op::Reconfigure { max_queue, swap }),
     ]
 }
 
 fn lane() -> impl Strategy<Value = Lane> {
-    prop_oneof![3 => Just(Lane::Ordinary), 1 => Just(Lane::Admitted)]
+    prop_oneof![3 => Just(Lane::Ordinary), 1 => Just(Lane::Admitted), 2 => Just(Lane::Newcomer)]
 }
 
 /// A waiting request.
@@ -98,6 +100,9 @@ struct Model {
     in_flight: Vec<Request>,
     /// Arrived, finished, shed, abandoned.
     counts: [u64; 4],
+    newcomer_rate: Option<f64>,
+    /// The last newcomer who went, and when.
+    last_newcomer: Option<(u64, Cost)>,
 }
 
 impl Model {
@@ -113,6 +118,8 @@ impl Model {
             handles: HashMap::new(),
             in_flight: Vec::new(),
             counts: [0; 4],
+            newcomer_rate: None,
+            last_newcomer: None,
         }
     }
 
@@ -155,14 +162,39 @@ impl Model {
                 let config = GateConfig { classes, ..config(self.limit, max_queue) };
                 self.gate.reconfigure(&config, ms(self.now));
             }
+            Op::NewcomerRate(rate) => {
+                let per_second = |rate: u32| Rate::per_second(rate.into()).unwrap();
+                self.gate.set_newcomer_rate(rate.map(per_second), ms(self.now));
+                // A rate of zero is none.
+                self.newcomer_rate = rate.filter(|rate| *rate > 0).map(f64::from);
+            }
             Op::Finish(_) | Op::Abandon(_) => {}
         }
         self.check();
     }
 
+    /// When the next newcomer may go.
+    fn turn(&self) -> Timestamp {
+        let (Some(rate), Some((at, cost))) = (self.newcomer_rate, self.last_newcomer) else { return ms(0) };
+        ms(at) + Duration::from_secs_f64(cost.units() / rate)
+    }
+
+    fn may_go(&self, lane: Lane) -> bool {
+        lane != Lane::Newcomer || self.turn() <= ms(self.now)
+    }
+
     /// Waiting requests that go before a new one of that lane.
     fn ahead_of(&self, lane: Lane) -> usize {
-        self.waiting.iter().filter(|w| lane == Lane::Ordinary || w.lane == Lane::Admitted).count()
+        let may_go = self.waiting.iter().filter(|w| self.may_go(w.lane));
+        may_go.filter(|w| lane != Lane::Admitted || w.lane == Lane::Admitted).count()
+    }
+
+    fn forwarded(&mut self, request: Request, lane: Lane) {
+        if lane == Lane::Newcomer {
+            assert!(self.may_go(lane), "{request:?} before {:?}", self.turn());
+            self.last_newcomer = Some((self.now, request.cost));
+        }
+        self.in_flight.push(request);
     }
 
     fn arrive(&mut self, class: u8, lane: Lane) {
@@ -171,12 +203,12 @@ impl Model {
         self.counts[0] += 1;
         let decision = match lane {
             Lane::Ordinary => self.gate.arrive(request, ms(self.now)),
-            Lane::Admitted => self.gate.arrive_as(request, lane, None, ms(self.now)),
+            _ => self.gate.arrive_as(request, lane, None, ms(self.now)),
         };
-        if self.room() && self.ahead_of(lane) == 0 {
-            self.in_flight.push(request);
+        if self.room() && self.may_go(lane) && self.ahead_of(lane) == 0 {
+            self.forwarded(request, lane);
             assert_eq!(decision, QueueDecision::Forward);
-        } else if lane == Lane::Admitted || self.waiting.len() < self.max_queue {
+        } else if lane != Lane::Ordinary || self.waiting.len() < self.max_queue {
             self.waiting.push(Waits { request, lane, since: self.now });
             let QueueDecision::Queued(handle) = decision else {
                 panic!("{decision:?}, expected it to be queued")
@@ -208,22 +240,28 @@ impl Model {
         self.waiting = stay;
     }
 
-    /// The gate forwards admitted sessions first, then by priority, then by arrival.
+    /// The gate forwards admitted sessions first, then by priority, then by arrival; within a class newcomers
+    /// before ordinary requests, once their turn has come.
     fn drain(&mut self) {
         loop {
-            let best = self.waiting.iter().enumerate();
-            let rank = |w: &Waits| (w.lane == Lane::Ordinary, self.priorities[w.request.class.index()]);
-            let best = best.min_by_key(|(at, w)| (rank(w), *at)).map(|(at, _)| at);
+            let first_of = |class| {
+                let queued =
+                    self.waiting.iter().enumerate().filter(|(_, w)| w.request.class.index() == class);
+                let lane = |w: &Waits| (w.lane != Lane::Admitted, w.lane == Lane::Ordinary);
+                queued.filter(|(_, w)| self.may_go(w.lane)).min_by_key(|(at, w)| (lane(w), *at))
+            };
+            let rank = |w: &Waits| (w.lane != Lane::Admitted, self.priorities[w.request.class.index()]);
+            let best = (0..4).filter_map(first_of).min_by_key(|(at, w)| (rank(w), *at)).map(|(at, _)| at);
             let Some(Leaving::Forward(woken)) = self.gate.next(ms(self.now)) else {
                 assert!(!self.room() || best.is_none(), "a slot is free and a request waits");
                 return;
             };
             assert!(self.room(), "beyond the limit");
-            let Waits { request, since, .. } = self.waiting.remove(best.expect("a waiting request"));
+            let Waits { request, lane, since } = self.waiting.remove(best.expect("a waiting request"));
             let waited = Duration::from_millis(self.now - since);
             let Request { id, class, cost } = request;
             assert_eq!(woken, Woken { id, handle: self.handles[&id], class, cost, waited });
-            self.in_flight.push(request);
+            self.forwarded(request, lane);
         }
     }
 
@@ -236,7 +274,12 @@ impl Model {
         assert_eq!(t.forwarded, t.finished + u64::from(t.in_flight));
         let cost = |sum: Cost, r: &Request| sum + r.cost;
         assert_eq!(t.queued_cost, self.waiting.iter().map(|w| &w.request).fold(Cost::ZERO, cost));
-        let admitted = || self.waiting.iter().filter(|w| w.lane == Lane::Admitted).map(|w| &w.request);
+        let admitted = || self.waiting.iter().filter(|w| w.lane != Lane::Ordinary).map(|w| &w.request);
+        let newcomers = self.waiting.iter().filter(|w| w.lane == Lane::Newcomer).count();
+        assert_eq!(t.newcomers, newcomers);
+        let is_spaced = newcomers > 0 && !self.may_go(Lane::Newcomer);
+        let next_ready = self.gate.next_ready().filter(|at| *at > ms(self.now));
+        assert_eq!(next_ready, (is_spaced && self.room()).then(|| self.turn()));
         assert_eq!((t.admitted, t.admitted_cost), (admitted().count(), admitted().fold(Cost::ZERO, cost)));
         assert_eq!(t.in_flight_cost, self.in_flight.iter().fold(Cost::ZERO, cost));
         for class in (0..4).map(ClassId) {
@@ -279,6 +322,61 @@ fn a_lowered_limit_takes_nothing_back_and_forwards_nothing() {
         "a limit of 0 forwards nothing"
     );
     assert_eq!(gate.next(ms(9)), None);
+}
+
+/// Newcomers go one by one, also if slots are free; all others go as before.
+#[test]
+fn newcomers_are_spaced() {
+    let mut gate = Gate::new(&config(None, 10));
+    let ask = |gate: &mut Gate, id, lane, at| gate.arrive_as(request(id, 0), lane, None, ms(at));
+    let next = |gate: &mut Gate, at| gate.next(ms(at)).and_then(Leaving::forwarded).map(|w| w.id);
+    // A request every 20 ms.
+    let each_s = request(0, 0).cost.units();
+    gate.set_newcomer_rate(Rate::per_second(50.0 * each_s), ms(0));
+    assert_eq!(ask(&mut gate, 1, Lane::Newcomer, 100), QueueDecision::Forward);
+    for id in 2..6 {
+        assert!(matches!(ask(&mut gate, id, Lane::Newcomer, 101), QueueDecision::Queued(_)));
+    }
+    assert_eq!(ask(&mut gate, 6, Lane::Ordinary, 102), QueueDecision::Forward);
+    assert_eq!(ask(&mut gate, 7, Lane::Admitted, 102), QueueDecision::Forward);
+    assert_eq!((next(&mut gate, 119), gate.next_ready()), (None, Some(ms(120))));
+    // They show nothing about the origin, which could take more.
+    assert_eq!((gate.totals().newcomers, gate.totals().held), (4, 0));
+    assert_eq!(
+        (next(&mut gate, 120), next(&mut gate, 120), gate.next_ready()),
+        (Some(2), None, Some(ms(140)))
+    );
+    // After a pause there is no burst.
+    assert_eq!(
+        (next(&mut gate, 900), next(&mut gate, 900), gate.next_ready()),
+        (Some(3), None, Some(ms(920)))
+    );
+    gate.set_newcomer_rate(Rate::per_second(200.0 * each_s), ms(900));
+    assert_eq!(
+        (next(&mut gate, 904), gate.next_ready()),
+        (None, Some(ms(905))),
+        "another rate holds at once"
+    );
+    gate.set_newcomer_rate(None, ms(904));
+    assert_eq!((next(&mut gate, 904), next(&mut gate, 904), next(&mut gate, 904)), (Some(4), Some(5), None));
+    assert_eq!((gate.totals().queued, gate.next_ready()), (0, None));
+}
+
+/// Callers read the clock before they have the gate: one may come with an earlier instant than the last.
+#[test]
+fn an_earlier_instant_takes_the_turn_of_a_newcomer_back() {
+    let mut gate = Gate::new(&config(Some(1), 10));
+    gate.set_newcomer_rate(Rate::per_second(1.0), ms(0));
+    gate.arrive_as(request(1, 0), Lane::Newcomer, None, ms(0));
+    gate.arrive_as(request(2, 0), Lane::Newcomer, None, ms(0));
+    let turn = ms(0) + Duration::from_secs_f64(request(1, 0).cost.units());
+    gate.arrive(request(3, 1), turn);
+    gate.finish(ClassId(0), request(1, 0).cost, turn);
+    let before = turn.saturating_sub(Duration::from_millis(1));
+    assert_eq!(gate.next(before).and_then(Leaving::forwarded).map(|w| w.id), Some(3));
+    gate.finish(ClassId(1), request(3, 1).cost, before);
+    assert_eq!((gate.next(before), gate.next_ready()), (None, Some(turn)));
+    assert_eq!(gate.next(turn).and_then(Leaving::forwarded).map(|w| w.id), Some(2));
 }
 
 #[test]
@@ -325,7 +423,8 @@ fn a_queue_is_bounded_and_requests_leave_from_the_middle() {
     assert_eq!(fifo.oldest(), Some(&entry(3)));
     fifo.configure(&QueueConfig::default(), 1);
     assert_eq!(fifo.push(entry(5)), Err(Full { len: 2 }), "a lowered bound keeps waiting requests");
-    let left = [fifo.pop(ms(9)), fifo.pop(ms(9)), fifo.pop(ms(9))];
+    let left =
+        [fifo.pop(Lane::Ordinary, ms(9)), fifo.pop(Lane::Ordinary, ms(9)), fifo.pop(Lane::Ordinary, ms(9))];
     assert_eq!(left, [Some((third, entry(3))), Some((fourth, entry(4))), None]);
     assert!(fifo.is_empty());
 }

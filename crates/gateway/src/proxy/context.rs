@@ -145,7 +145,7 @@ impl RequestContext {
             log: None,
             deadline: self.deadline,
             shadow: None,
-            for_all: Some(self.lane()),
+            for_all: Some(self.shared_lane()),
             session: None,
         }
     }
@@ -179,7 +179,22 @@ impl RequestContext {
     }
 
     pub(crate) fn lane(&self) -> Lane {
-        self.for_all.unwrap_or(if self.is_session_admitted() { Lane::Admitted } else { Lane::Ordinary })
+        if let Some(lane) = self.for_all {
+            return lane;
+        }
+        match &self.session {
+            Some(session) if session.is_first() => Lane::Newcomer,
+            Some(session) if session.is_admitted() => Lane::Admitted,
+            _ => Lane::Ordinary,
+        }
+    }
+
+    /// The lane of a request whose answer others may share: they do not wait for the turn of a newcomer.
+    pub(crate) fn shared_lane(&self) -> Lane {
+        match self.lane() {
+            Lane::Newcomer => Lane::Admitted,
+            lane => lane,
+        }
     }
 
     pub(crate) fn write_log(&self, log: &AccessEntry, bytes: u64, response_time: Duration) {

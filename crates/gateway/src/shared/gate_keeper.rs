@@ -16,7 +16,7 @@ use tidegate_core::gate::{
     Gate, GateConfig, Leaving, QueueDecision, Request, STREAM_AFTER, Served, ShedReason, Totals,
 };
 use tidegate_core::queue::{Lane, QueueHandle};
-use tidegate_core::units::{ClassId, Cost, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
 use crate::base::clock::Clock;
@@ -33,7 +33,7 @@ struct Inner {
     /// requests. An answer that ends is removed at once: the tick meets only those that go on.
     answering: BTreeMap<AnswerKey, Answering>,
     next_id: u64,
-    /// Notified when an egress bucket will be ready before `armed`.
+    /// Notified when a request may go without another's end before `armed`.
     alarm: Arc<Notify>,
     /// When `wake_for_egress` will wake up.
     armed: Option<Timestamp>,
@@ -137,8 +137,8 @@ impl GateKeeper {
         inner.take_back_streams(now);
     }
 
-    /// Wakes requests that wait only for their class's egress bucket, once it is ready: no other event would.
-    /// Never returns.
+    /// Wakes requests that wait only for their class's egress bucket, or for the turn of newcomers, once it
+    /// is time: no other event would. Never returns.
     pub async fn wake_for_egress(&self) {
         let alarm = self.inner.lock().alarm.clone();
         loop {
@@ -174,6 +174,14 @@ impl GateKeeper {
             inner.gate.set_limit(max_in_flight);
             inner.wake(now);
         }
+    }
+
+    /// Sets how much work of newcomers goes per second. Requests whose turn has come are forwarded.
+    pub fn set_newcomer_rate(&self, rate: Option<Rate>) {
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        inner.gate.set_newcomer_rate(rate, now);
+        inner.wake(now);
     }
 
     /// What each of the first `classes` classes has at the gate and at the origin.

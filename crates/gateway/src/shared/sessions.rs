@@ -154,6 +154,11 @@ impl RequestSession {
         self.standing == SessionStatus::Admitted
     }
 
+    /// Whether its session has begun with it.
+    pub(crate) fn is_first(&self) -> bool {
+        self.stay.as_ref().is_some_and(|stay| stay.begins.is_some())
+    }
+
     /// The key the new session would have. An invalid pass never becomes valid again, so its key is not used;
     /// a cookie or an address may begin another session. One that begins with a ticket has the ticket's key:
     /// the visitor is known by it until the pass arrives, in another tab or after a reload.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_core::gate::{ClassConfig, Gate, GateConfig, QueueDecision};
-use tidegate_core::queue::DisciplineKind;
+use tidegate_core::queue::{DisciplineKind, Lane};
 use tidegate_core::scheduler::Scheduling;
 use tidegate_core::units::{ClassId, Share};
 
@@ -15,8 +15,9 @@ pub(super) struct Queue {
     /// The order is another than by priority, then first come, first served: the gate's own tests are about
     /// that.
     is_tuned: bool,
-    /// By rank and class id: each class has a line of those whose session is admitted, and one of all others.
-    /// A line has ids in order of arrival; those who have left are skipped.
+    /// By rank and class id: each class has a line of those whose session is admitted, one of those with whom
+    /// a session begins, and one of all others. A line has ids in order of arrival; those who have left are
+    /// skipped.
     classes: BTreeMap<(Rank, u8), VecDeque<u64>>,
     /// Requests that wait, by their number in the order of arrival, and requests at the origin.
     requests: RequestSlots,
@@ -28,8 +29,34 @@ pub(super) struct Queue {
     forwarded: bool,
 }
 
-/// The order of lines: those of admitted sessions (`false`) first, then by priority.
-pub(crate) type Rank = (bool, u8);
+/// The order of lines: those of admitted sessions first, then by priority.
+pub(crate) type Rank = (LaneRank, u8);
+
+/// The lanes, in the order in which they are served.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum LaneRank {
+    Admitted,
+    Newcomer,
+    Ordinary,
+}
+
+impl LaneRank {
+    /// Whether requests of this lane go before those of `lane` that came later. The turn of newcomers comes
+    /// when the gate says so.
+    fn is_compared_with(self, lane: Self) -> bool {
+        self == Self::Admitted || self == lane
+    }
+}
+
+impl From<Lane> for LaneRank {
+    fn from(lane: Lane) -> Self {
+        match lane {
+            Lane::Admitted => Self::Admitted,
+            Lane::Newcomer => Self::Newcomer,
+            Lane::Ordinary => Self::Ordinary,
+        }
+    }
+}
 
 impl Queue {
     pub(super) fn new(gate: Option<&GateConfig>) -> Self {
@@ -61,7 +88,8 @@ impl Queue {
             QueueDecision::Forward => {
                 self.requests.put(id, Where::AtOrigin);
                 self.forwarded = true;
-                let waiting = self.requests.waiting;
+                // Newcomers wait for their turn while others go.
+                let waiting = self.waiting_ahead(rank.0);
                 require(waiting == 0 || self.is_tuned, "queue order", || {
                     format!("request {id:x} goes ahead of {waiting} who wait")
                 })
@@ -89,9 +117,25 @@ impl Queue {
         }
     }
 
+    /// Waiting requests that go before a new one of that lane, if they may go.
+    fn waiting_ahead(&mut self, lane: LaneRank) -> usize {
+        let requests = &self.requests;
+        let lines = self.classes.iter_mut().filter(|(((of, _), _), _)| of.is_compared_with(lane));
+        lines.filter_map(|(_, line)| Self::first(line, requests)).count()
+    }
+
     pub(super) fn woken(&mut self, id: u64, class: ClassId) -> Finding {
         let mut expected: Option<(Rank, u64, u64)> = None;
+        let mut lane = None;
         for ((rank, _), line) in &mut self.classes {
+            if Self::first(line, &self.requests).is_some_and(|(_, first)| first == id) {
+                lane = Some(rank.0);
+            }
+        }
+        for ((rank, _), line) in &mut self.classes {
+            if lane.is_some_and(|lane| !rank.0.is_compared_with(lane)) {
+                continue;
+            }
             if let Some((turn, first)) = Self::first(line, &self.requests) {
                 let candidate = (*rank, turn, first);
                 if expected.is_none_or(|best| candidate < best) {
@@ -146,7 +190,7 @@ impl Queue {
         let limit = gate.limit().map_or(usize::MAX, |limit| limit as usize);
         let is_over = std::mem::take(&mut self.forwarded) && in_flight > limit;
         require(!is_over, "limit", || format!("expected at most {limit} in flight, got {in_flight}"))?;
-        require(gate.totals().backlog() == 0 || in_flight >= limit, "limit", || {
+        require(gate.totals().backlog() <= t.newcomers || in_flight >= limit, "limit", || {
             format!("{queued} queue although {in_flight} of {limit} are in flight")
         })
     }

@@ -53,14 +53,15 @@ impl World<'_> {
         let now = process.now(self.now_us);
         let Some(request) = self.requests.get_mut(slot(id)) else { return };
         let (number, class, cost) = (request.client, request.class, request.cost);
-        let is_admitted = request.session.is_some();
+        let lane = match request.session {
+            Some(session) if session.begins => Lane::Newcomer,
+            Some(_) => Lane::Admitted,
+            None => Lane::Ordinary,
+        };
         let asked = gate::Request { id, class, cost };
         process.shard.enters(class, request.arrived);
-        let decision = match is_admitted {
-            true => process.gate.arrive_as(asked, Lane::Admitted, None, now),
-            false => process.gate.arrive(asked, now),
-        };
-        self.oracle.arrived_at_gate(id, class, (!is_admitted, process.priority(class)), decision);
+        let decision = process.gate.arrive_as(asked, lane, None, now);
+        self.oracle.arrived_at_gate(id, class, (lane.into(), process.priority(class)), decision);
         match decision {
             QueueDecision::Forward => {
                 self.set_patience(id);
@@ -339,7 +340,13 @@ impl World<'_> {
         {
             let now = process.now(self.now_us);
             process.shard.ended(request.class, outcome, Duration::from_micros(self.now_us - request.sent_us));
-            process.shard.took(request.class, outcome == Outcome::Served, now.since(request.arrived));
+            let took = now.since(request.arrived);
+            process.shard.took(request.class, outcome == Outcome::Served, took);
+            if let Some(session) = request.session
+                && process.waiting_since.is_some()
+            {
+                self.session_times.record(session, took);
+            }
             if request.streams {
                 self.streaming -= 1;
             } else {

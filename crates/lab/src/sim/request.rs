@@ -1,5 +1,8 @@
 //! A request that was admitted: in the gate's queue, or at the origin.
 
+use std::time::Duration;
+
+use tidegate_core::histogram::{Histogram, Recorder};
 use tidegate_core::queue::QueueHandle;
 use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Pass, Ticket};
@@ -83,6 +86,36 @@ pub(crate) struct PartCounts {
     pub(crate) asked: u64,
     pub(crate) refused: u64,
     pub(crate) failed: u64,
+}
+
+/// Response times of sessions' requests while visitors wait, from their arrival at the gate.
+#[derive(Default)]
+pub(crate) struct SessionTimes {
+    /// Of requests that began a session, and of all others.
+    newcomers: Recorder,
+    others: Recorder,
+}
+
+impl SessionTimes {
+    pub(crate) fn record(&self, session: SessionOf, took: Duration) {
+        if session.begins { &self.newcomers } else { &self.others }.record(took);
+    }
+
+    /// In milliseconds, with their names in a summary.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let quantile = |recorder: &Recorder, q| {
+            let mut times = Histogram::default();
+            times.absorb(recorder);
+            times.quantile(q).map(|time| time.as_secs_f64() * 1e3)
+        };
+        let figures = [
+            ("newcomers_p50_while_waiting_ms", quantile(&self.newcomers, 0.5)),
+            ("newcomers_p99_while_waiting_ms", quantile(&self.newcomers, 0.99)),
+            ("sessions_p50_while_waiting_ms", quantile(&self.others, 0.5)),
+            ("sessions_p99_while_waiting_ms", quantile(&self.others, 0.99)),
+        ];
+        figures.into_iter().filter_map(|(name, figure)| Some((name, figure?)))
+    }
 }
 
 pub(crate) struct Page {

@@ -21,7 +21,7 @@ use super::client::Client;
 use super::process::{GateProcess, settings_of};
 use super::record::Record;
 use super::replica_pool::ReplicaPool;
-use super::request::{Page, PartCounts, Request};
+use super::request::{Page, PartCounts, Request, SessionTimes};
 use super::trace::{STEPS_SHOWN, Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
 use crate::answer::Answer;
@@ -97,6 +97,7 @@ pub(crate) struct World<'s> {
     /// Pages whose parts are about to be requested.
     pub(crate) pages: Slab<Page>,
     pub(crate) parts: PartCounts,
+    pub(crate) session_times: SessionTimes,
     pub(crate) tiers: Vec<TierId>,
     pub(crate) processes: Vec<GateProcess>,
     pub(crate) replicas: std::sync::Arc<Replicas>,
@@ -155,6 +156,7 @@ impl<'s> World<'s> {
             has_parts: steps().any(|step| step.parts > 0),
             pages: Slab::default(),
             parts: PartCounts::default(),
+            session_times: SessionTimes::default(),
             tiers,
             oracle: Oracle::new(scenario, &processes, options.check.then_some(options.seed)),
             scenario,

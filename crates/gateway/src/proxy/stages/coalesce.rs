@@ -66,7 +66,7 @@ impl RequestContext {
         let seeking = Seeking {
             headers: &sent.headers,
             has_cookies: has_cookies(&sent.headers),
-            standing: RequesterStanding { class: self.class, lane: self.lane() },
+            standing: RequesterStanding { class: self.class, lane: self.shared_lane() },
         };
         for _ in 0..ROUNDS {
             match multicast.join(&key, &seeking, period, self.worker.now()) {

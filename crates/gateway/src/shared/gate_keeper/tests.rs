@@ -115,6 +115,37 @@ async fn a_request_that_waits_only_for_an_egress_bucket_is_woken() {
     alarm.abort();
 }
 
+/// In real time, as above.
+#[tokio::test]
+async fn a_newcomer_that_waits_only_for_its_turn_is_woken() {
+    let keeper = GateKeeper::new(&GateConfig::default(), Arc::new(Clock::new()));
+    let come = |visitors: u32, now| -> Vec<_> {
+        let enter = |_| keeper.enter(ClassId(0), Cost::ONE, Lane::Newcomer, None, now);
+        (0..visitors).map(enter).collect()
+    };
+    keeper.set_newcomer_rate(Rate::per_second(50.0));
+    let newcomers = come(4, keeper.clock.now());
+    assert_eq!((keeper.totals().in_flight, keeper.totals().newcomers), (1, 3));
+    let alarm = tokio::spawn({
+        let keeper = keeper.clone();
+        async move { keeper.wake_for_egress().await }
+    });
+    // No request finishes, and no tick comes.
+    let mut slots = Vec::new();
+    for newcomer in newcomers {
+        slots.push(newcomer.await.expect("a slot"));
+    }
+    alarm.abort();
+    // A turn a minute: all go at once where newcomers are not spaced any more.
+    keeper.set_newcomer_rate(Rate::per_second(0.001));
+    let newcomers = come(4, keeper.clock.now());
+    assert_eq!(keeper.totals().newcomers, 4);
+    keeper.set_newcomer_rate(None);
+    assert_eq!((keeper.totals().in_flight, keeper.totals().newcomers), (8, 0));
+    drop((slots, newcomers));
+    assert_eq!(keeper.totals().in_flight, 0);
+}
+
 /// In virtual time, with a timer that is as late as it may be: rounded up to whole milliseconds, and behind a
 /// control tick.
 #[test]
