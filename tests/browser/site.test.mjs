@@ -108,7 +108,8 @@ class Tab {
       const get = () => fetch(`/${who}/data/0`);
       const call = () => get().then(({ status }) => note(status), error => note(`${error}`));
       setInterval(call, 1e3);
-      setInterval(() => globalThis.socket.send('alive'), 5e3);
+      const isOpen = () => globalThis.socket.readyState === WebSocket.OPEN;
+      setInterval(() => isOpen() && globalThis.socket.send('alive'), 5e3);
       const stream = new EventSource(`/${who}/events`);
       stream.onmessage = () => { globalThis.events++; };
       stream.onerror = () => { globalThis.breaks++; };
