@@ -373,11 +373,14 @@ async fn run(control: Arc<Control>) {
 /// The figures now, with the window from `since` to `total`.
 fn figures(shared: &Shared, capacity: &Capacity, gate: Totals, since: &Snapshot, total: Snapshot) -> Figures {
     let at = total.at;
+    let mut room = shared.admission.state(at);
+    // A newcomer whose turn has come and who is held at the gate still waits.
+    room.waiting += gate.newcomers as u64;
     Figures {
         at,
         window: Window::between(since, &total),
         total,
-        room: shared.admission.state(at),
+        room,
         gate,
         loads: shared.gate.by_class(shared.config.load().classes.len()),
         tunables: capacity.tunables(),

@@ -50,6 +50,26 @@ fn a_newcomer_waits_in_the_room_until_a_slot_is_free() {
     assert_eq!(gate.count(Event::SessionsRefused), 0, "waiting was counted as a refusal");
 }
 
+/// The first one is at the origin, the second one's turn has come.
+#[test]
+fn a_newcomer_who_is_held_at_the_gate_is_counted_as_waiting() {
+    let origin = Origin::start();
+    let gate = Gate::start(
+        &origin,
+        "[origin]\nreplicas = [\"ORIGIN\"]\nmax_in_flight = 1\n[room]\nunit = \"session\"\n",
+    );
+    let waiting = || gate.admin("/v1/state")["room"]["waiting"].as_u64();
+    assert_eq!(waiting(), Some(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| visit(&gate, "/hold", "192.0.2.1", ""));
+        origin.holds();
+        scope.spawn(|| visit(&gate, "/", "192.0.2.2", ""));
+        until(|| format!("{:?}", waiting()), |waiting| waiting == "Some(1)");
+        origin.release();
+    });
+    until(|| format!("{:?}", waiting()), |waiting| waiting == "Some(0)");
+}
+
 #[test]
 fn of_a_crowd_as_many_are_admitted_as_there_are_slots() {
     let shop = shop();
