@@ -1,9 +1,9 @@
 //! When the next newcomer may go: the first request of a session ([`Lane::Newcomer`](crate::queue::Lane)).
 //!
-//! A first page brings the rest of its visit: 40 ms later its parts come, all at once. Newcomers who go
-//! whenever an in-flight slot is free go together, and so do the requests that they bring: these bursts queue
-//! behind each other, and no order among them helps. So newcomers go one by one, at the rate at which whole
-//! visits can be served. With the newcomers' work per second `r` (`room/outflow.rs`) the next one goes
+//! When a visitor's first page has come, the browser requests all of its parts at once. Newcomers who go
+//! whenever an in-flight slot is free go together, so their parts are requested together and queue behind
+//! each other. So newcomers go one by one. With the newcomers' work per second `r` (`Room::newcomer_rate`)
+//! the next one goes at
 //!
 //! ```text
 //! t + c / r     where the last one went at t and cost c

@@ -23,7 +23,7 @@ const MIN_LEFT: f64 = 10.0;
 pub(super) struct Bypass {
     admitted: Atomic<Cost>,
     of_sessions: Atomic<Cost>,
-    /// All of it, and without what sessions are foreseen to ask for.
+    /// All bypass traffic, and all but what sessions are foreseen to ask for.
     per_s: AtomicF64,
     others_per_s: AtomicF64,
     /// Of [`Foreseen`].
