@@ -596,7 +596,7 @@ impl Room {
         let saved = SavedRoom::from_bytes(bytes, now)?;
         let SavedRoom { clock, reached, last_due, .. } = saved;
         let mut control = self.control();
-        self.adoption.saved.store(saved.saved_at);
+        self.adoption.restored(saved.saved_at, Timestamp::from_secs(saved.frontier));
         let slots = &self.schedule.slots;
         let oldest = clock.at.min(reached).min(now).saturating_sub(RESTORED).second();
         // A room whose ring is shorter keeps what it can: from the virtual clock on.
@@ -618,13 +618,14 @@ impl Room {
         Ok(())
     }
 
-    /// Enters the promise of a ticket that an earlier process made and no save remembers.
+    /// Enters the promises of an earlier process that no save remembers, as far as the ticket tells of them.
     fn adopt(&self, ticket: &Ticket, now: Timestamp) {
-        let due = ticket.due();
-        let is_to_come = due > self.tickets.clock.at(now) && self.schedule.slots.covers(due.second());
-        if is_to_come && self.adoption.is_new(ticket) {
-            self.schedule.adopt(due, SlotLoad { visitors: 1, cost: ticket.cost });
-            self.attendance.promise(due.second(), ticket.cost);
-        }
+        let (due, clock_at) = (ticket.due(), self.tickets.clock.at(now));
+        let is_to_come = due > clock_at && self.schedule.slots.covers(due.second());
+        let Some(known_until) = self.adoption.gap_before(ticket).filter(|_| is_to_come) else { return };
+        let end = self.schedule.adopt(known_until.max(clock_at), due, ticket.cost, |second, load| {
+            self.attendance.restore(second, load, Cost::ZERO);
+        });
+        self.adoption.filled(end);
     }
 }

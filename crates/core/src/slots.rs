@@ -343,6 +343,43 @@ impl Slots {
         self.ring.add(second, load);
     }
 
+    /// Promises what is free from the second of `from` up to `due`, and the work of a visitor of `cost` after
+    /// it. `enter` is told what each second got, in visitors of that cost.
+    pub(crate) fn fill(
+        &self,
+        from: Timestamp,
+        due: Timestamp,
+        cost: Cost,
+        mut enter: impl FnMut(u64, SlotLoad),
+    ) {
+        let last = self.last_usable();
+        // A visitor counts in the second in which its work begins.
+        let begun = |work: u64| work.div_ceil(cost.hundredths().max(1));
+        let mut filled = 0;
+        let (mut second, mut rest) = (from.second().max(self.oldest.load(Ordering::Acquire)), None);
+        while second <= last && rest != Some(0) {
+            let limit = self.limits.of(second);
+            // From the second of `due` on: what is before it there, and the visitor.
+            let before = (second == due.second()).then(|| work_before(due, limit));
+            rest = rest.or(before.map(|before| before + cost.hundredths()));
+            let wanted = rest.unwrap_or(limit).min(limit);
+            let added = self.ring.update(second, |load| {
+                let added = Cost::from_hundredths(wanted.saturating_sub(load.cost.hundredths()));
+                let visitors = begun(filled + added.hundredths()) - begun(filled);
+                let visitors = visitors.min(MAX_VISITORS.saturating_sub(load.visitors));
+                let after = SlotLoad { visitors: load.visitors + visitors, cost: load.cost + added };
+                (added > Cost::ZERO).then_some((after, SlotLoad { visitors, cost: added }))
+            });
+            if let Some(added) = added {
+                filled += added.cost.hundredths();
+                enter(second, added);
+            }
+            // A closed schedule (limit zero) has no room for the rest.
+            rest = rest.map(|rest| if limit == 0 { 0 } else { rest - wanted });
+            second += 1;
+        }
+    }
+
     /// Everything promised from `second` on.
     pub fn sum(&self, second: u64) -> SlotLoad {
         self.ring.sum(second, self.last_usable() + 1)

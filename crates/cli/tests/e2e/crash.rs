@@ -71,7 +71,8 @@ fn after_kill_9_a_thousand_visitors_keep_their_positions() {
 
     // A newcomer comes after all of them: turns given before the crash are still valid.
     let mut newcomer = Visitor::default();
-    assert!(is_wait(&newcomer.ask_once(gate.http(), "/shop").unwrap()));
+    let answer = newcomer.ask_once(gate.http(), "/shop").unwrap();
+    assert!(is_wait(&answer), "a newcomer waits: {answer:?}");
     // All of them are admitted, at the latest when the newcomer is.
     let start = now();
     let mut is_newcomer_in = false;

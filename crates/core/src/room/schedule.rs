@@ -172,11 +172,20 @@ impl Schedule {
         }
     }
 
-    /// Enters a promise of an earlier process. Newcomers go behind it: others before it may not be known yet.
-    pub(super) fn adopt(&self, due: Timestamp, load: SlotLoad) {
-        self.slots.restore(due.second(), load);
+    /// Enters promises of an earlier process: all before `due`, and one of `cost` for then. They fill the
+    /// schedule from `known_until` on; `enter` is told what each second got. Newcomers go behind them. Returns
+    /// the end of the last one's part.
+    pub(super) fn adopt(
+        &self,
+        known_until: Timestamp,
+        due: Timestamp,
+        cost: Cost,
+        enter: impl FnMut(u64, SlotLoad),
+    ) -> Timestamp {
+        self.slots.fill(known_until, due, cost, enter);
         self.slots.raise_floor(due.second());
         self.note_promise(due);
+        self.end_of_part(due, cost)
     }
 
     /// After the saved seconds were put back into the slots.

@@ -299,6 +299,30 @@ fn promises_that_were_not_saved_are_adopted_once_when_their_tickets_are_shown() 
 }
 
 #[test]
+fn who_is_due_last_and_asks_first_after_a_crash_opens_no_way_past_the_others() {
+    let before = Room::new(config(), rate(10.0), after(0));
+    let saved = before.save(after(0));
+    let (_, mut tickets) = crowd(&before, 200, 0, after(10));
+    let room = Room::new(config(), rate(10.0), after(100));
+    room.restore(&saved, after(100)).expect("what was saved");
+    let last = tickets.pop().expect("they wait");
+    // For two seconds nobody else is known to wait, and the origin has time.
+    let mut place = u64::MAX;
+    run(&room, 100, 2_100, |now| {
+        let TicketStatus::Wait(wait) = room.status(&last, now) else { panic!("all others are before it") };
+        assert!(wait.position > 120, "{} of {}", wait.position, tickets.len());
+        place = place.min(wait.position);
+    });
+    assert!(place < 195, "the others' turns come meanwhile");
+    let Arrival::Wait(newcomer, _) = room.arrive(ClassId(0), 9_999, None, after(2_200)) else {
+        panic!("a newcomer overtook the crowd")
+    };
+    assert!(newcomer.due() >= last.due());
+    let waiting = tickets.iter().filter(|ticket| room.redeem(ticket, after(2_200)) != Redemption::Enter);
+    assert!(waiting.count() > 120);
+}
+
+#[test]
 fn a_saved_state_is_restored_and_garbage_is_refused() {
     let room = Room::new(config(), rate(10.0), START);
     let (_, tickets) = crowd(&room, 300, 0, START);
