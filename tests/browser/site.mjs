@@ -70,6 +70,7 @@ async function build(folder, children, agents) {
     /** What the service has served until now: `now` in ms, `done` in requests. */
     books: () => ask(''),
     /** What the gate has found out of the service. */
+    state: async () => JSON.parse((await request(`${api}/v1/state`)).text),
     found: async () => JSON.parse((await request(`${api}/v1/capacity`)).text),
     /** Connections that are kept, at most so many: a browser's, or those of a proxy for several visitors. */
     agent,

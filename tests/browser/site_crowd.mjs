@@ -3,7 +3,7 @@
 // their page whole, and leave. Run by site.mjs.
 
 import http from 'node:http';
-import { CONNECTIONS, Visitor } from './site_visitor.mjs';
+import { CONNECTIONS, Visitor, reload } from './site_visitor.mjs';
 
 /** Part of those told to wait who leave at once. */
 const LEAVE = 0.2;
@@ -11,8 +11,8 @@ const LEAVE = 0.2;
 const told = { came: 0, waited: 0, left: 0, entered: 0, refused: [], answers: [] };
 let hasEnded = false;
 
-/** Visitors who come at most: enough for the room to stay full, and few enough for a small machine. */
-const MOST = 2000;
+/** Visitors who come at most: nearly a minute's work of the service, and few enough for a small machine. */
+const MOST = 1000;
 
 /** Every /24 of 127.16.0.0 to 127.255.255.0 in turn: no address comes twice. */
 const address = n => `127.${16 + n % 240}.${Math.floor(n / 240) % 256}.${1 + Math.floor(n / 61_440) % 254}`;
@@ -35,16 +35,15 @@ async function visit(url, n) {
         }
         return;
       }
-      const wait = Number(answer.headers['retry-after'] ?? 1);
       if (isFirst) {
         told.waited++;
-        process.send({ wait });
+        process.send({ wait: Number(answer.headers['retry-after']) });
         if (Math.random() < LEAVE) {
           told.left++;
           return;
         }
       }
-      await new Promise(resolve => setTimeout(resolve, 1e3 * Math.min(wait, 20)));
+      await new Promise(resolve => setTimeout(resolve, 1e3 * reload(answer)));
     }
   } catch (error) {
     if (!hasEnded) told.refused.push(`${path}: ${error}`);

@@ -6,6 +6,10 @@ const PAGE = 'text/html,application/xhtml+xml,*/*;q=0.8';
 /** Connections of a browser to one host. */
 export const CONNECTIONS = 6;
 
+/** Seconds after which a waiting page without JavaScript loads itself again; programs are told no other time. */
+export const reload = ({ text, headers }) =>
+  Number(/http-equiv="refresh" content="(\d+)/.exec(text)?.[1] ?? headers['retry-after'] ?? NaN);
+
 const number = (text, name) => Number(new RegExp(`${name};dur=([\\d.]+)`).exec(text ?? '')?.[1] ?? NaN);
 
 export class Visitor {
@@ -69,11 +73,11 @@ export class Visitor {
         target = answer.headers.location;
         continue;
       }
-      const again = Number(answer.headers['retry-after']);
+      const again = reload(answer);
       if (answer.status === 200 || !again) return answers;
       // A client without cookies carries its ticket in the URL, as its page's own reload does.
       target = /data-target="([^"]+)"/.exec(answer.text)?.[1].replaceAll('&amp;', '&') ?? path;
-      await new Promise(resolve => setTimeout(resolve, 1e3 * Math.min(again, 20)));
+      await new Promise(resolve => setTimeout(resolve, 1e3 * again));
     }
   }
 }

@@ -20,7 +20,7 @@ use super::types::RoomTargets;
 use crate::decaying::DecayingRatio;
 use crate::gate::Totals;
 use crate::mutants::{self, Mutant};
-use crate::session::SessionPace;
+use crate::session::{ExpectedSessions, SessionPace};
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::{Advance, VirtualTime, pace};
 
@@ -154,10 +154,13 @@ impl RoomControl {
         if self.bypass.expected.is_some() && capacity < outflow { capacity } else { outflow }
     }
 
+    /// Visitors who were admitted and are not here yet count as the sessions that they will begin: pages may
+    /// ask seconds after their turn.
     fn pacing_inputs(&self, room: &Room) -> PacingInputs {
+        let coming = |expected: &ExpectedSessions| expected.per_s_of_newcomers(self.queue_pacer.in_transit());
         PacingInputs {
             outflow: self.outflow().get(),
-            bypass: room.bypass.per_s(),
+            bypass: room.bypass.per_s() + self.bypass.expected.as_ref().map_or(0.0, coming),
             mean_cost: room.tickets.load.mean_cost().units(),
             max_queued: self.max_queued,
             show_up: room.attendance.show_up.load(),

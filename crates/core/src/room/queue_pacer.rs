@@ -151,6 +151,11 @@ impl QueuePacer {
         pace.min(most).max(0.0) / inputs.show_up
     }
 
+    /// Work that was admitted and is not here yet (`P`), in cost units.
+    pub(super) fn in_transit(&self) -> f64 {
+        self.in_transit
+    }
+
     /// So much of the promised work has been admitted.
     pub(super) fn admitted(&mut self, work: f64, inputs: &PacingInputs) {
         self.in_transit += work * inputs.show_up;

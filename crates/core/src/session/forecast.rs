@@ -76,6 +76,11 @@ impl ExpectedSessions {
         (1.0 - self.newcomers_share) / (self.each_per_s * self.newcomers_share)
     }
 
+    /// Cost units per second that newcomers will ask for once they have made first requests of so much work.
+    pub(crate) fn per_s_of_newcomers(&self, first_work: f64) -> f64 {
+        if self.first > 0.0 { first_work / self.first * self.each_per_s } else { 0.0 }
+    }
+
     /// Whether the figures are possible ones.
     pub fn is_sound(&self) -> bool {
         let Self { per_s, each_per_s, newcomers_share, first } = *self;

@@ -10,7 +10,7 @@ use tidegate_core::admission::{
 use tidegate_core::gate::Totals;
 use tidegate_core::ingress::Ingress;
 use tidegate_core::policies::TierId;
-use tidegate_core::room::{Checker, Room, RoomConfig};
+use tidegate_core::room::{Arrival, Checker, Room, RoomConfig, RoomTargets, TicketStatus};
 use tidegate_core::session::*;
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
@@ -435,4 +435,32 @@ fn newcomers_are_spaced_by_what_sessions_will_ask_for() {
         let rate = of(capacity, Some(per_s)).expect("a rate");
         assert!((rate - expected).abs() < 1e-6, "{per_s}: {rate}");
     }
+}
+
+/// Pages that ask seconds after their turn are a crowd when they come, and each brings a session.
+#[test]
+fn visitors_whose_turn_has_come_and_who_are_not_here_count_as_the_sessions_they_will_begin() {
+    let capacity = Rate::per_second(100.0).unwrap();
+    let targets = RoomTargets { capacity, outflow: capacity, ceiling: Rate::MAX, keeps_queue: true };
+    let turns = |each_per_s: Option<f64>| {
+        let room = Room::new(config(), capacity, START);
+        room.set_targets(&targets, START);
+        let expected = |each_per_s| ExpectedSessions { per_s: 0.0, each_per_s, newcomers_share: 0.05, first: 1.0 };
+        room.expect_sessions(each_per_s.map(expected));
+        let tickets: Vec<_> = (0..1_000)
+            .filter_map(|nonce| match room.arrive(ClassId(0), nonce, None, at(1)) {
+                Arrival::Wait(ticket, _) => Some(ticket),
+                _ => None,
+            })
+            .collect();
+        // The origin has nothing to do, and nobody asks.
+        let idle = Totals { limit: Some(10), ..Totals::default() };
+        (100..=3_000).step_by(100).for_each(|ms| room.tick_with(&idle, true, at(ms)));
+        tickets.iter().filter(|ticket| room.status(ticket, at(3_000)) == TicketStatus::Ready).count()
+    };
+    let (alone, with_sessions) = (turns(None), turns(Some(10.0)));
+    assert!(alone > 500, "as many as the origin takes, and more while nobody comes: {alone}");
+    // 400 requests a second at most are sent to look for those who are missing, which 40 sessions make; half a
+    // second later they are thought to have come.
+    assert!((60..200).contains(&with_sessions), "{with_sessions} turns");
 }

@@ -88,9 +88,13 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
     let status_path = status_path(live.class(asked.class).mark);
     let given = w.status.and_then(|status| StatusCode::from_u16(status).ok());
     let status = given.unwrap_or_else(|| waiting_status(live, w.kind));
-    // Who has no position is asked again when there may be one.
     let told = page::told_seconds(w.kind, w.wait).max(1);
-    let refresh = if w.kind == Kind::Full { told } else { told.min(MAX_REFRESH.as_secs()) };
+    let refresh = match w.kind {
+        // Who has no position is asked again when there may be one.
+        Kind::Full => told,
+        kind if kind.has_place() => page::reload_seconds(w.wait, w.poll),
+        _ => told.min(MAX_REFRESH.as_secs()),
+    };
     let check_url = check_url(live, asked.target, &w);
     let view = View {
         kind: w.kind,

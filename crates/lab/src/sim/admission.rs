@@ -48,11 +48,6 @@ pub(crate) struct Caller {
     pub(crate) held: Duration,
 }
 
-/// When a page without JavaScript loads itself again, whose visitor has a position.
-fn refresh(wait: Duration) -> Duration {
-    Duration::from_secs(room::told_seconds(wait)).min(respond::MAX_REFRESH)
-}
-
 fn is_lighter(in_force: Option<&PolicySet>, policy: usize) -> bool {
     let policy = in_force.and_then(|policies| policies.get(policy));
     policy.is_some_and(|policy| matches!(policy.action, Action::Lighter(_)))
@@ -404,10 +399,11 @@ impl World<'_> {
         let browser = self.mix.kinds[caller.kind as usize].browser;
         let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());
+        let reload = || Duration::from_secs(page::reload_seconds(wait, poll));
         Answer::Wait {
             has_status: has_place,
             after: Some(wait),
-            refresh: browser.then(|| if has_place { refresh(wait) } else { respond::retry_after(wait) }),
+            refresh: browser.then(|| if has_place { reload() } else { respond::retry_after(wait) }),
             poll: browser.then_some(poll),
             full: !has_place,
         }

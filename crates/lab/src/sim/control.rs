@@ -158,6 +158,7 @@ impl World<'_> {
             }
         }
         self.sent.clear();
+        self.egress_us = None;
         self.streaming = 0;
         self.oracle.killed();
     }

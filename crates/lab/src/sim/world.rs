@@ -287,6 +287,8 @@ impl<'s> World<'s> {
             Item::Parts(page) => self.parts_arrive(page),
             Item::Patience { slot, generation } => self.gives_up(slot, generation),
             Item::Stream { slot, generation } => self.goes_on_streaming(slot, generation),
+            // The timer of a gate that was killed meanwhile.
+            Item::Egress if self.gate_is_down() => {}
             Item::Egress => self.wake(),
             Item::Tick(process) => self.tick(usize::from(process)),
             Item::Feedback => self.report(),

@@ -25,7 +25,7 @@ mod view;
 
 pub use form::{KeptForm, keep};
 pub use locale::Lang;
-pub use poll::poll_interval;
+pub use poll::{poll_interval, reload_seconds};
 pub use problem::{retry_after, told_seconds};
 pub use view::{Kind, State, Status, View};
 

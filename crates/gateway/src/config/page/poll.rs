@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::room::PollIntervals;
+use tidegate_core::room::{PollIntervals, told_seconds};
 
 /// A room whose origin is behind is not asked in a tight loop.
 const SHORTEST: Duration = Duration::from_millis(300);
@@ -24,12 +24,31 @@ pub fn poll_interval(wait: Duration, intervals: &PollIntervals, unit_random: f64
     usual.min(turn).max(intervals.shortest.mul_f64(1.0 + 0.2 * random)).max(SHORTEST)
 }
 
+/// A page without JavaScript is not loaded again sooner than this, but for its turn: whoever reads it is
+/// taken back to its top.
+const SHORTEST_RELOAD_S: u64 = 5;
+
+/// After how many seconds a page without JavaScript with `wait` left loads itself again, where one with
+/// JavaScript asks after `poll`: as often, since the visitors before it may leave or be served sooner.
+pub fn reload_seconds(wait: Duration, poll: Duration) -> u64 {
+    told_seconds(wait).min(poll.as_secs().max(SHORTEST_RELOAD_S))
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_core::room::{Arrival, LONGEST_POLL_INTERVAL, Room, RoomConfig, RoomTargets, TicketStatus};
     use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
     use super::*;
+
+    #[test]
+    fn a_page_without_javascript_comes_as_often_but_not_every_second() {
+        let every = PollIntervals::default();
+        let table = [(0, 1), (900, 1), (2_700, 2), (7_000, 5), (60_000, 7), (400_000, 20)];
+        for (wait, expected) in table.map(|(wait, s)| (Duration::from_millis(wait), s)) {
+            assert_eq!(reload_seconds(wait, poll_interval(wait, &every, 0.5)), expected, "{wait:?}");
+        }
+    }
 
     #[test]
     fn the_interval_scales_with_the_distance() {
