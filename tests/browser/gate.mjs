@@ -103,8 +103,11 @@ export async function freePort() {
   return port;
 }
 
-/** A whole stage: service, held gate and a directory for both. `room` is lines of the configuration file. */
-export async function start({ room = '', files = {} } = {}) {
+/**
+ * A whole stage: service, held gate and a directory for both. `room`, `listen` and `more` are lines of the
+ * configuration file; `token` is asked for at the admin address.
+ */
+export async function start({ room = '', listen = '', more = '', token = '', files = {} } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'tidegate-browser-'));
   const origin = await startOrigin();
   const [port, admin] = [await freePort(), await freePort()];
@@ -114,6 +117,7 @@ export async function start({ room = '', files = {} } = {}) {
 http = "127.0.0.1:${port}"
 admin = "127.0.0.1:${admin}"
 workers = 1
+${listen}
 [origin]
 replicas = ["127.0.0.1:${origin.port}"]
 health = { path = "/healthz", every = "100ms", fall = 1, rise = 1 }
@@ -125,7 +129,8 @@ prefix_share = 1 # the whole crowd comes from here
 ${room.includes('unit =') ? '' : 'unit = "request"'}
 ${room}
 [log]
-level = "warn"`;
+level = "warn"
+${more}`;
   await writeFile(join(folder, 'gate.toml'), config);
 
   let child;
@@ -151,12 +156,14 @@ level = "warn"`;
   const url = `http://127.0.0.1:${port}`;
   const crowd = new Crowd(url);
   const tune = async rate => {
-    const sent = { method: 'PUT', body: JSON.stringify({ value: rate }) };
+    const headers = token ? { authorization: `Bearer ${token}` } : {};
+    const sent = { method: 'PUT', headers, body: JSON.stringify({ value: rate }) };
     const { status, text } = await request(`http://127.0.0.1:${admin}/v1/tunables/capacity.rate`, sent);
     assert.equal(status, 200, text);
   };
   return {
     url,
+    admin: `http://127.0.0.1:${admin}`,
     origin,
     run,
     crash: () => kill('SIGKILL'),

@@ -1,4 +1,5 @@
 // Takes the pictures in docs/images from the live page of a real gate: npm run screenshots [name]
+// The dashboard's: TIDEGATE_ADMIN=http://127.0.0.1:9090 npm run screenshots, with a crowd before that gate.
 
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -23,7 +24,24 @@ const shots = [
 ];
 const only = process.argv[2];
 const browser = await launch();
-for (const [name, seconds, settings, context, asked] of shots.filter(([name]) => !only || name.includes(only))) {
+const admin = process.env.TIDEGATE_ADMIN;
+const views = [
+  ['dashboard-overview', 'overview', { viewport: { width: 1280, height: 980 } }],
+  ['dashboard-overview-dark', 'overview', { viewport: { width: 1280, height: 980 }, colorScheme: 'dark' }],
+  ['dashboard-classes', 'classes', { viewport: { width: 1280, height: 820 } }],
+  ['dashboard-mobile', 'overview', { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 }],
+];
+for (const [name, view, context] of admin ? views : []) {
+  const page = await open(browser, context);
+  await page.goto(`${admin}/#${view}`);
+  await page.locator('#state', { hasText: /wait|Serving/ }).waitFor();
+  await page.locator(view === 'overview' ? 'canvas' : 'tbody tr').first().waitFor();
+  // The history and some states are drawn.
+  await page.waitForTimeout(3000);
+  await page.screenshot({ path: `${folder}/${name}.png` });
+  await page.context().close();
+}
+for (const [name, seconds, settings, context, asked] of admin ? [] : shots.filter(([name]) => !only || name.includes(only))) {
   const gate = await start({ ...settings, rate: 5 });
   const page = await open(browser, { ...context, reducedMotion: 'reduce' });
   await gate.fill(name === 'waiting-full' ? 9 : seconds);

@@ -173,8 +173,8 @@ impl Schedule {
     }
 
     /// Enters promises of an earlier process: all before `due`, and one of `cost` for then. They fill the
-    /// schedule from `known_until` on; `enter` is told what each second got. Newcomers go behind them. Returns
-    /// the end of the last one's part.
+    /// schedule from `known_until` on; `enter` is told what each second got. Newcomers go behind them.
+    /// Returns the end of the last one's part.
     pub(super) fn adopt(
         &self,
         known_until: Timestamp,

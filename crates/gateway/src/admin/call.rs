@@ -9,6 +9,7 @@ use serde_json::Value;
 use tidegate_core::units::Timestamp;
 use tokio::sync::Semaphore;
 
+use super::access::Rank;
 use super::listeners::Listeners;
 use crate::base::audit::{By, Entry};
 use crate::control::config_store::ConfigStore;
@@ -45,6 +46,7 @@ pub(super) struct Call {
     pub api: Arc<Api>,
     /// The token's name and the peer's address.
     pub who: String,
+    pub rank: Rank,
     /// The connection has reached its age: an answer without end is to end.
     pub aged: Arc<AtomicBool>,
     /// By the names in the route's template.

@@ -62,6 +62,7 @@ async fn perform(
     let call = Call {
         api: api.clone(),
         who: format!("{}@{peer}", rank.name()),
+        rank,
         aged,
         path: path.iter().map(|(name, value)| (*name, value.to_string())).collect(),
         query: query(route.params, parts.uri.query().unwrap_or_default())?,

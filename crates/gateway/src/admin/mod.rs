@@ -28,6 +28,7 @@ mod audit;
 mod call;
 mod capacity;
 mod claims;
+mod dashboard;
 mod dispatch;
 mod explain;
 mod history;

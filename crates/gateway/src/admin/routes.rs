@@ -10,7 +10,9 @@ use super::answer::{Outcome, whole};
 use super::call::Call;
 use super::route::Verb::{Delete, Get, Patch, Post, Put};
 use super::route::{Reply, Route};
-use super::{audit, capacity, claims, explain, history, openapi, sessions, signals, state, tunables, tuners};
+use super::{
+    audit, capacity, claims, dashboard, explain, history, openapi, sessions, signals, state, tunables, tuners,
+};
 use crate::control::feedback::UpdateMessage;
 use crate::control::peers::ClaimAnswers;
 use crate::shared::policies::refusals::Explanation;
@@ -26,6 +28,23 @@ pub(super) static ROUTES: &[Route] = &[
         Reply::text(OK, "They are.", PLAIN),
         Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "Draining, or no replica of the origin is usable."),
     ]),
+    Route::new(Get, "/", "The dashboard", dashboard::page).open().replies(&[Reply::text(
+        OK,
+        "A page that asks for the rest.",
+        dashboard::HTML,
+    )]),
+    Route::new(Get, "/dashboard/{file}", "A file of the dashboard", dashboard::file)
+        .open()
+        .params(&[dashboard::FILE])
+        .replies(&[
+            Reply::text(OK, "The file, of the type its name says.", "*/*"),
+            Reply::problem(StatusCode::NOT_FOUND, "There is no such file."),
+        ]),
+    Route::new(Get, "/v1/access", "What the token shown may do", dashboard::access).replies(&[Reply::ok::<
+        dashboard::Access,
+    >(
+        "The name of the token, and whether it may make changes.",
+    )]),
     Route::new(Get, "/metrics", "All figures, for Prometheus", state::metrics).replies(&[Reply::text(
         OK,
         "Text format 0.0.4.",
@@ -189,7 +208,8 @@ mod tests {
             let name = format!("{} {}", route.verb.name(), route.path);
             assert!(seen.insert((route.verb, route.path)), "{name} twice");
             assert!(!route.summary.is_empty() && !route.replies.is_empty(), "{name}");
-            assert!(route.path.starts_with('/') && !route.path.ends_with('/'), "{name}");
+            let ends_in_a_slash = route.path.len() > 1 && route.path.ends_with('/');
+            assert!(route.path.starts_with('/') && !ends_in_a_slash, "{name}");
             assert_eq!(
                 route.verb == Get,
                 !matches!(route.access, Write | Link),

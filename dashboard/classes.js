@@ -1,0 +1,45 @@
+// Classes and their queues, all settings, and who changed what.
+
+import { get } from './api.js';
+import { h, table } from './dom.js';
+import { milliseconds, number, when } from './format.js';
+import { settings } from './settings.js';
+
+const COLUMNS = [
+  ['Class', row => h('b', {}, row.name), 'words'],
+  ['Cost', row => number(row.cost), 'number'],
+  ['Offered/s', row => number(row.offered_per_s), 'number'],
+  ['Admitted/s', row => number(row.admitted_per_s), 'number'],
+  ['Goodput/s', row => number(row.goodput_per_s), 'number'],
+  ['p99', row => milliseconds(row.response_p99_ms), 'number'],
+  ['At the service', row => number(row.in_flight), 'number'],
+  ['Queued', row => number(row.queued), 'number'],
+  ['Errors', row => number(row.errors), 'number'],
+];
+
+export function classes(main, shared) {
+  const shown = h('section', { class: 'card', 'aria-label': 'Classes' });
+  const tuned = h('section', { class: 'card', 'aria-label': 'Settings' }, h('h2', {}, 'Settings'));
+  const audit = h('section', { class: 'card', 'aria-label': 'Changes' });
+  main.append(shown, tuned, audit);
+  settings(tuned, shared, () => true);
+
+  async function changes() {
+    const { changes } = await get('v1/audit?limit=20').catch(() => ({ changes: [] }));
+    const what = row => row.key ? `${row.key}: ${row.old ?? '–'} → ${row.new ?? '–'}` : '';
+    audit.replaceChildren(h('h2', {}, 'Last changes'), table([
+      ['When', row => when(row.at_ms)],
+      ['Who', row => row.who, 'words'],
+      ['What', row => [row.action, ' ', what(row)], 'words'],
+      ['Why', row => row.why ?? '', 'words'],
+    ], changes, { label: 'Changes', empty: 'Nothing was changed.' }));
+  }
+  changes();
+  const timer = setInterval(changes, 3000);
+  return {
+    update(state) {
+      shown.replaceChildren(h('h2', {}, 'Now'), table(COLUMNS, state.classes, { label: 'Classes' }));
+    },
+    close: () => clearInterval(timer),
+  };
+}
