@@ -192,6 +192,8 @@ fn refusals_are_counted_by_class_and_reason() {
     let before = Snapshot::take([&shard], Timestamp::from_secs(1));
     shard.shed(ClassId(1), Event::QueueFull);
     shard.shed(ClassId(1), Event::QueueFull);
+    (0..3).for_each(|_| shard.shed(ClassId(1), Event::RuleRefused));
+    shard.shed(ClassId(1), Event::QuotaRefused);
     shard.shed(ClassId(0), Event::Full);
     shard.shed(ClassId(0), Event::Retries); // refuses nobody
     shard.shed(ClassId(7), Event::Full); // outlived a reload
@@ -199,9 +201,14 @@ fn refusals_are_counted_by_class_and_reason() {
     shard.ended(ClassId(0), Outcome::ClientGone, us(1));
     let after = Snapshot::take([&shard, &shard], Timestamp::from_secs(3));
     let window = Window::between(&before, &after);
-    assert_eq!(window.class(ClassId(0)).shed_per_s, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    assert_eq!(window.class(ClassId(1)).shed_per_s, [0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    assert_eq!(window.total().shed_per_s, [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    let per_s = |shed: [f64; Event::SHED.len()]| -> Vec<(Event, f64)> {
+        Event::SHED.into_iter().zip(shed).filter(|(_, n)| *n > 0.0).collect()
+    };
+    let (full, queue) = ((Event::Full, 1.0), (Event::QueueFull, 2.0));
+    let (rule, quota) = ((Event::RuleRefused, 3.0), (Event::QuotaRefused, 1.0));
+    assert_eq!(per_s(window.class(ClassId(0)).shed_per_s), [full]);
+    assert_eq!(per_s(window.class(ClassId(1)).shed_per_s), [queue, rule, quota]);
+    assert_eq!(per_s(window.total().shed_per_s), [full, queue, rule, quota]);
     assert_eq!((window.total().client_gone_per_s, after.classes()[0].in_flight()), (1.0, 0));
 }
 

@@ -129,7 +129,7 @@ const fn of_gate(
 const RATE: &str = "1/s";
 
 #[rustfmt::skip]
-static CLASS: [Metric; 21] = [
+static CLASS: [Metric; 23] = [
     of_class("arrivals", RATE, "Requests that came.", |c| Some(c.figures.offered_per_s)),
     of_class("admitted", RATE, "Requests sent to the origin.", |c| Some(c.figures.admitted_per_s)),
     of_class("goodput", RATE, "Requests the origin answered below 500.", |c| Some(c.figures.goodput_per_s)),
@@ -153,7 +153,10 @@ static CLASS: [Metric; 21] = [
         |c| Some(shed(c, Event::QueuePatience))),
     of_class("shed_queue_codel", RATE, "Requests refused by CoDel.", |c| Some(shed(c, Event::QueueCodel))),
     of_class("shed_ingress_shed", RATE, "Requests refused by their class's ingress bucket.", |c| Some(shed(c, Event::IngressShed))),
-    of_class("shed_sessions_refused", RATE, "New sessions refused for want of a place.", |c| Some(shed(c, Event::SessionsRefused))),
+    of_class("shed_sessions_refused", RATE, "New sessions refused for want of a session slot.", |c| Some(shed(c, Event::SessionsRefused))),
+    of_class("shed_rule_refused", RATE, "Requests refused by rules.", |c| Some(shed(c, Event::RuleRefused))),
+    of_class("shed_quota_refused", RATE, "Requests refused by the quota of their service level.",
+        |c| Some(shed(c, Event::QuotaRefused))),
 ];
 
 pub(super) const HOST_CPU: &str = "host_cpu";

@@ -2,7 +2,11 @@
 
 use std::io::{Read, Write};
 
-use crate::whole::harness::{Gate, Origin, admin, connect, get, read_head, until};
+use tidegate_core::classify::Paths;
+use tidegate_core::policies::{Action, ActivePolicy, RouteId, Scope};
+
+use crate::whole::harness::{Gate, Origin, admin, ask, connect, get, read_head, until};
+use crate::whole::policies::{publish, refuse};
 
 #[test]
 fn the_access_log_names_the_replica_and_moves_on_with_rotation() {
@@ -95,5 +99,67 @@ fn metrics_are_named_as_prometheus_asks() {
         ("tidegate_history_bytes", "gauge"),
     ] {
         assert!(families.contains(&(name, kind)), "{name}");
+    }
+}
+
+/// Each refusal is counted for the class that was asked for, in `/metrics` and in the history.
+#[test]
+fn refusals_by_rule_quota_and_session_cap_are_counted_per_class() {
+    let origin = Origin::start();
+    let gate = Gate::start(
+        &origin,
+        "[origin]\nreplicas = [\"ORIGIN\"]\n[proxy]\ntrusted = \"127.0.0.1\"\n[room]\nunit = \"session\"\n\
+         [session]\nmax = 1\nwhen_full = \"refuse\"\n[[lighter]]\nname = \"lite\"\nto = \"/lite\"\n\
+         [[class]]\nname = \"search\"\nmatch = { path = \"/search\" }\n\
+         [[tier]]\nname = \"gold\"\nclient = \"198.51.100.0/24\"\nrate = 0.001\nburst = 1\nmax_sessions = 1\n",
+    );
+    let visit = |client: &str, target: &str| {
+        let fields = format!("Host: h\r\nX-Forwarded-For: {client}\r\nConnection: close");
+        ask(gate.http, &format!("GET {target} HTTP/1.1\r\n{fields}\r\n\r\n"))
+    };
+    let of_search = Scope { urls: Some(Paths::compile(["/search"]).unwrap()), ..Scope::default() };
+    let rule = |action| vec![ActivePolicy { scope: of_search.clone(), ..refuse(action) }];
+    publish(&gate, rule(Action::Answer { status: 418 }));
+    for _ in 0..3 {
+        assert!(visit("192.0.2.1", "/search").starts_with("HTTP/1.1 418"));
+    }
+    publish(&gate, rule(Action::Close));
+    assert_eq!(visit("192.0.2.1", "/search"), "", "refused with its connection");
+    publish(&gate, rule(Action::Lighter(RouteId(0))));
+    assert!(visit("192.0.2.1", "/search").ends_with("lite"), "served, and not refused");
+    publish(&gate, Vec::new());
+    assert!(visit("198.51.100.1", "/").ends_with("served"));
+    assert!(visit("198.51.100.1", "/search").starts_with("HTTP/1.1 429"));
+    assert!(visit("192.0.2.2", "/").starts_with("HTTP/1.1 503"), "no session slot");
+    let counted = |class: &str, reason: &str, n: u64| {
+        format!("\ntidegate_class_shed_total{{class=\"{class}\",reason=\"{reason}\"}} {n}\n")
+    };
+    let lines = [
+        counted("search", "rule_refused", 4),
+        counted("search", "quota_refused", 1),
+        counted("search", "sessions_refused", 0),
+        counted("default", "rule_refused", 0),
+        counted("default", "quota_refused", 0),
+        counted("default", "sessions_refused", 1),
+        "\ntidegate_rule_refused_total 4\n".to_owned(),
+        "\ntidegate_quota_refused_total 1\n".to_owned(),
+        "\ntidegate_tier_shed_total{tier=\"gold\",reason=\"quota_refused\"} 1\n".to_owned(),
+        "\ntidegate_tier_shed_total{tier=\"default\",reason=\"rule_refused\"} 4\n".to_owned(),
+    ];
+    until(|| admin(&gate, "/metrics"), |text| lines.iter().all(|line| text.contains(line)));
+    let kept = |metric: &str, class: &str| -> f64 {
+        let history = gate.admin(&format!("/v1/history?metric={metric}&class={class}&step=1"));
+        let rows = history["rows"].as_array().expect("rows");
+        rows.iter().filter_map(|row| row[1].as_f64()).sum()
+    };
+    for (metric, class) in [
+        ("shed_rule_refused", "search"),
+        ("shed_quota_refused", "search"),
+        ("shed_sessions_refused", "default"),
+    ] {
+        until(|| (kept(metric, class) > 0.0).to_string(), |is_kept| is_kept == "true");
+    }
+    for (metric, class) in [("shed_rule_refused", "default"), ("shed_quota_refused", "default")] {
+        assert_eq!(kept(metric, class), 0.0, "{metric} of {class}");
     }
 }
