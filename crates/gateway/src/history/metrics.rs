@@ -129,7 +129,7 @@ const fn of_gate(
 const RATE: &str = "1/s";
 
 #[rustfmt::skip]
-static CLASS: [Metric; 23] = [
+static CLASS: [Metric; 32] = [
     of_class("arrivals", RATE, "Requests that came.", |c| Some(c.figures.offered_per_s)),
     of_class("admitted", RATE, "Requests sent to the origin.", |c| Some(c.figures.admitted_per_s)),
     of_class("goodput", RATE, "Requests the origin answered below 500.", |c| Some(c.figures.goodput_per_s)),
@@ -143,6 +143,19 @@ static CLASS: [Metric; 23] = [
     time("wait_mean", "admitted", "Wait at the gate: mean.", |c| ms(c.figures.queue_wait.mean)),
     time("wait_p95", "admitted", "Wait at the gate: 95th percentile.", |c| ms(c.figures.queue_wait.p95)),
     time("wait_p99", "admitted", "Wait at the gate: 99th percentile.", |c| ms(c.figures.queue_wait.p99)),
+    time("visitor_mean", "goodput", "Response time as the visitor sees it, the wait at the gate included: mean.",
+        |c| ms(c.figures.visitor.mean)),
+    time("visitor_p50", "goodput", "Response time as the visitor sees it: median.", |c| ms(c.figures.visitor.p50)),
+    time("visitor_p95", "goodput", "Response time as the visitor sees it: 95th percentile.",
+        |c| ms(c.figures.visitor.p95)),
+    time("visitor_p99", "goodput", "Response time as the visitor sees it: 99th percentile.",
+        |c| ms(c.figures.visitor.p99)),
+    of_class("waited", RATE, "Visitors who were let in after a wait, in the room or as newcomers at the gate.",
+        |c| Some(c.figures.waited_per_s)),
+    time("waiting_mean", "waited", "How long they had waited: mean.", |c| ms(c.figures.waited.mean)),
+    time("waiting_p50", "waited", "How long they had waited: median.", |c| ms(c.figures.waited.p50)),
+    time("waiting_p95", "waited", "How long they had waited: 95th percentile.", |c| ms(c.figures.waited.p95)),
+    time("waiting_p99", "waited", "How long they had waited: 99th percentile.", |c| ms(c.figures.waited.p99)),
     of_class("queue_length", "requests", "Admitted requests that wait for the origin.", |c| c.queued.map(|n| n as f64)),
     of_class("in_flight", "requests", "Requests at the origin, answers under way included.", |c| Some(c.in_flight as f64)),
     of_class("shed_full", RATE, "Visitors told that the room is full.", |c| Some(shed(c, Event::Full))),
