@@ -379,6 +379,10 @@ fn congestion(out: &mut Exposition, control: &Control) {
             out.sample(name, &labels, u8::from(level == judgement.level));
         }
     }
+    let now = control.shared().clock.now();
+    let help = "Last reading of the detector's source, in its own unit, not averaged; absent: unknown.";
+    let known = congestion.seconds(now).filter_map(|(d, second)| Some((&d.name, number(second.reading?))));
+    out.by(("detector_reading", "gauge", help), "detector", known);
     type Of = fn(&Judgement) -> Option<f64>;
     let gauges: [(&str, &str, Of); 3] = [
         ("detector_figure", "The detector's figure, in its own unit; absent: unknown.", |j| j.figure),
