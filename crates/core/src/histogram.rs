@@ -23,16 +23,22 @@ const MAX_US: u64 = u32::MAX as u64;
 /// The first 32 values have a bucket each, and every further power of two up to 2³² has 32.
 const BUCKETS: usize = (SUB * (1 + 32 - SUB_BITS as u64)) as usize;
 
-/// Upper bounds of the buckets shown to Prometheus.
-pub const PROMETHEUS_BOUNDS: [Duration; 16] = {
-    let ms = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000];
-    let (mut bounds, mut at) = ([Duration::ZERO; 16], 0);
-    while at < bounds.len() {
+/// Upper bounds of the buckets of response times and waits at the gate, as they are shown to Prometheus.
+pub const PROMETHEUS_BOUNDS: [Duration; 16] =
+    millis([1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000]);
+/// Upper bounds of the buckets of waits in the room, which last minutes.
+pub const WAIT_BOUNDS: [Duration; 12] = millis([
+    100, 1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 2_400_000, 3_600_000,
+]);
+
+const fn millis<const N: usize>(ms: [u64; N]) -> [Duration; N] {
+    let (mut bounds, mut at) = ([Duration::ZERO; N], 0);
+    while at < N {
         bounds[at] = Duration::from_millis(ms[at]);
         at += 1;
     }
     bounds
-};
+}
 
 fn bucket(us: u64) -> usize {
     let us = us.min(MAX_US);

@@ -49,6 +49,7 @@ pub struct Counters {
     queue_wait: Recorder,
     served_time: Recorder,
     failed_time: Recorder,
+    waited: Recorder,
     under_way: Cohorts,
 }
 
@@ -119,7 +120,13 @@ impl Shard {
     /// A request ended, `time` after it had arrived: the time at the gate counts too. To be called besides
     /// [`Shard::ended`] and for those the gate refused after a wait, but not for visitors who left.
     pub fn took(&self, class: ClassId, is_served: bool, time: Duration) {
-        self.class(class, |c| if is_served { &c.served_time } else { &c.failed_time }.record(time));
+        self.class(class, |c| c.took(is_served, time));
+    }
+
+    /// A visitor who had to wait is let through to the origin, `wait` after it had first arrived. The wait is
+    /// that in the room, and of a request that begins a session also that at the gate.
+    pub fn waited(&self, class: ClassId, wait: Duration) {
+        self.class(class, |c| c.waited(wait));
     }
 
     /// A class that the shard does not have (of a request that outlived a reload) is not counted.
@@ -129,8 +136,8 @@ impl Shard {
         }
     }
 
-    /// The counters of a service level, which are counted beside those of the classes. What is under way and
-    /// whole times are counted by class only.
+    /// The counters of a service level, which are counted beside those of the classes. What is under way is
+    /// counted by class only.
     pub fn tier(&self, tier: TierId) -> &Counters {
         self.tiers[usize::from(tier.0) % MAX_TIERS].get_or_init(Box::default)
     }
@@ -169,6 +176,16 @@ impl Counters {
             Outcome::ClientGone => add(&self.client_gone, 1),
         }
     }
+
+    /// As [`Shard::took`].
+    pub fn took(&self, is_served: bool, time: Duration) {
+        if is_served { &self.served_time } else { &self.failed_time }.record(time);
+    }
+
+    /// As [`Shard::waited`].
+    pub fn waited(&self, wait: Duration) {
+        self.waited.record(wait);
+    }
 }
 
 /// The sum of all shards at one time, counted from the start of the process.
@@ -200,6 +217,8 @@ pub struct ClassTotals {
     /// that failed or were refused by the gate after a wait.
     pub served_time: Histogram,
     pub failed_time: Histogram,
+    /// Waits of the visitors who were let in after a wait: [`Shard::waited`].
+    pub waited: Histogram,
     /// Requests that wait for their answer now, at the gate or at the origin.
     pub under_way: Vec<Cohort>,
 }
@@ -217,6 +236,7 @@ impl ClassTotals {
         self.queue_wait.absorb(&shard.queue_wait);
         self.served_time.absorb(&shard.served_time);
         self.failed_time.absorb(&shard.failed_time);
+        self.waited.absorb(&shard.waited);
         shard.under_way.read(at, &mut self.under_way);
     }
 
@@ -232,6 +252,7 @@ impl ClassTotals {
         self.queue_wait.merge(&other.queue_wait);
         self.served_time.merge(&other.served_time);
         self.failed_time.merge(&other.failed_time);
+        self.waited.merge(&other.waited);
         self.under_way.extend_from_slice(&other.under_way);
     }
 
@@ -255,6 +276,7 @@ impl ClassTotals {
             queue_wait: self.queue_wait.since(&earlier.queue_wait),
             served_time: self.served_time.since(&earlier.served_time),
             failed_time: self.failed_time.since(&earlier.failed_time),
+            waited: self.waited.since(&earlier.waited),
             under_way: self.under_way.clone(),
         }
     }
@@ -388,8 +410,14 @@ pub struct Figures {
     pub client_gone_per_s: f64,
     /// Requests shed, by reason, in the order of [`Event::SHED`].
     pub shed_per_s: [f64; Event::SHED.len()],
+    /// Of the origin.
     pub response: Times,
     pub queue_wait: Times,
+    /// From arrival to end, the time at the gate included, of requests that were served.
+    pub visitor: Times,
+    /// Visitors who were let in after a wait, and how long they waited.
+    pub waited_per_s: f64,
+    pub waited: Times,
 }
 
 /// Mean and percentiles.
@@ -419,6 +447,9 @@ impl Figures {
             shed_per_s: c.shed.map(rate),
             response: Times::of(&c.response),
             queue_wait: Times::of(&c.queue_wait),
+            visitor: Times::of(&c.served_time),
+            waited_per_s: rate(c.waited.count()),
+            waited: Times::of(&c.waited),
         }
     }
 }

@@ -81,6 +81,13 @@ impl Ticket {
         self.issued + self.wait
     }
 
+    /// How long its visitor has waited at `now`, since it first arrived. `None`: it was never told to wait;
+    /// tokengen sends visitors on with such a ticket while the room is empty.
+    pub fn waited(&self, now: Timestamp) -> Option<Duration> {
+        let has_waited = !self.wait.is_zero() || self.arrived < self.issued;
+        has_waited.then(|| now.since(self.arrived))
+    }
+
     /// Fields that exceed their bytes are cut to the largest value: a wait or a seniority of 49 days.
     fn payload(&self, kind: Kind, key: u8) -> [u8; TICKET_PAYLOAD] {
         let before = self.issued.as_millis().saturating_sub(self.arrived.as_millis());

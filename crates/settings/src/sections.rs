@@ -242,9 +242,9 @@ section! {
         [restart] enabled: bool = true => Flag;
         /// Directory of `history.db`; empty: `room.state_dir`.
         [restart] dir: Option<PathBuf> = None => PathName::Any;
-        /// Most series kept: one for each class, one for all requests, one for the gate. When there are more,
-        /// the series that was not written for the longest time is deleted. The file takes at most about 10
-        /// MB per series.
+        /// Most series kept: one for each class, service level and detector, one for all requests, one for
+        /// the gate. When there are more, the series that was not written for the longest time is deleted.
+        /// The file takes at most about 15 MB per series.
         [restart] max_series: usize = 64 => Count(4..=256);
     }
 

@@ -72,6 +72,41 @@ fn a_class_added_by_a_reload_has_a_history() {
     assert_eq!(names, serde_json::json!(["basket", "default", "search"]));
 }
 
+/// The detectors are written behind the lines of a class, as the harness has no function for them.
+#[test]
+fn what_a_source_said_survives_kill_9_and_a_detector_added_by_a_reload_has_a_history() {
+    let origin = Origin::answering("ok");
+    let memory = "name = \"spare\"\nmatch = { path = \"/spare\" }\n\
+                  [[detector]]\nname = \"memory\"\nkind = \"host\"\nfigure = \"memory\"\nevery = \"200ms\"\nred = 2";
+    let mut gate = Gate::start(config(&origin).class(memory));
+    let query = |metric: &str, detector: &str| format!("metric={metric}&detector={detector}&{EACH_SECOND}");
+    let before = wait_for("some seconds of the detector", || {
+        Some(found(&gate, &query("detector_reading", "memory"))).filter(|found| found.len() >= 3)
+    });
+    assert!(before.values().all(|share| *share > 0.0 && *share < 1.0), "{before:?}");
+    gate.crash_and_restart();
+    let newest = *before.keys().next_back().unwrap();
+    let after = wait_for("seconds of the new process", || {
+        let found = found(&gate, &query("detector_reading", "memory"));
+        found.keys().any(|at| *at > newest + 1).then_some(found)
+    });
+    for (at, value) in before.range(..newest) {
+        assert_eq!(after.get(at), Some(value), "second {at} of {before:?} in {after:?}");
+    }
+    let load = "name = \"other\"\nmatch = { path = \"/other\" }\n\
+                [[detector]]\nname = \"load\"\nkind = \"host\"\nfigure = \"load\"\nevery = \"200ms\"\nred = 1e6";
+    gate.write_config(|c| c.class(load));
+    assert_eq!(gate.admin("POST", "/v1/reload", "").status(), 200);
+    let levels = wait_for("a second of the new detector", || {
+        Some(found(&gate, &query("detector_level", "load"))).filter(|found| !found.is_empty())
+    });
+    assert!(levels.values().all(|level| *level == 0.0), "{levels:?}");
+    assert_eq!(listed(&gate)["detectors"], serde_json::json!(["load", "memory"]));
+    assert!(
+        gate.admin("GET", "/metrics", "").text().contains("tidegate_detector_reading{detector=\"load\"} ")
+    );
+}
+
 #[test]
 fn history_is_available_as_csv_and_mistakes_are_explained() {
     let origin = Origin::answering("ok");

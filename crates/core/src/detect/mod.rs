@@ -96,6 +96,11 @@ pub trait Resource {
     /// The judgement that the congestion follows from.
     fn verdict(&self) -> Judgement;
 
+    /// The last reading of its source, not averaged, while it is valid. `None` too if it has no source.
+    fn reading(&self, _now: Timestamp) -> Option<f64> {
+        None
+    }
+
     /// How often its criterion was checked.
     fn checks(&self) -> u64;
 }

@@ -59,6 +59,10 @@ impl Resource for HostFigure {
         self.judge.verdict()
     }
 
+    fn reading(&self, now: Timestamp) -> Option<f64> {
+        self.readings.value(now)
+    }
+
     fn checks(&self) -> u64 {
         self.sampler.checks()
     }
@@ -97,6 +101,10 @@ impl Resource for Signal {
 
     fn verdict(&self) -> Judgement {
         self.judge.verdict()
+    }
+
+    fn reading(&self, now: Timestamp) -> Option<f64> {
+        self.readings.value(now)
     }
 
     fn checks(&self) -> u64 {

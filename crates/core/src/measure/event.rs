@@ -59,6 +59,8 @@ events! {
     SessionsRefused "sessions_refused" "New sessions refused because no session slot was free."
     IngressShed "ingress_shed" "Requests refused because their class's ingress bucket was empty."
     IngressHeld "ingress_held" "Requests sent to the waiting room because their class's ingress bucket was empty."
+    RuleRefused "rule_refused" "Requests refused by a rule, or cut off unanswered with their connection. Those given a lighter URL instead are not."
+    QuotaRefused "quota_refused" "Requests refused because the quota of their service level was used up."
     QuotaWouldRefuse "quota_would_refuse" "Requests beyond the quota of their service level that passed because of enforcement.shadow."
     RoomWouldWait "room_would_wait" "Visitors who would have waited in the room and were let in because of enforcement.shadow."
     RoomWouldRefuse "room_would_refuse" "Visitors whom a full room would have turned away and who were let in because of enforcement.shadow."
@@ -85,7 +87,7 @@ events! {
 
 impl Event {
     /// The events that shed a request, which are also counted per class ([`super::Shard::shed`]).
-    pub const SHED: [Self; 7] = [
+    pub const SHED: [Self; 9] = [
         Self::Full,
         Self::QueueFull,
         Self::QueueTimeout,
@@ -93,6 +95,8 @@ impl Event {
         Self::QueueCodel,
         Self::IngressShed,
         Self::SessionsRefused,
+        Self::RuleRefused,
+        Self::QuotaRefused,
     ];
 
     pub const COUNT: usize = Self::ALL.len();

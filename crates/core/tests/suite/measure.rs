@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS, Recorder};
+use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS, Recorder, WAIT_BOUNDS};
 use tidegate_core::measure::*;
 use tidegate_core::policies::TierId;
 use tidegate_core::units::{ClassId, Cost, Timestamp};
@@ -82,7 +82,7 @@ fn the_ends_of_the_range_are_safe() {
     assert_eq!(h.at_most(Duration::MAX), 3);
     let empty = Histogram::default();
     assert_eq!((empty.quantile(0.5), empty.mean(), empty.at_most(us(9))), (None, None, 0));
-    assert!(PROMETHEUS_BOUNDS.is_sorted());
+    assert!(PROMETHEUS_BOUNDS.is_sorted() && WAIT_BOUNDS.is_sorted());
     let recorder = Recorder::default();
     recorder.record(Duration::MAX);
     let mut h = Histogram::default();
@@ -192,6 +192,8 @@ fn refusals_are_counted_by_class_and_reason() {
     let before = Snapshot::take([&shard], Timestamp::from_secs(1));
     shard.shed(ClassId(1), Event::QueueFull);
     shard.shed(ClassId(1), Event::QueueFull);
+    (0..3).for_each(|_| shard.shed(ClassId(1), Event::RuleRefused));
+    shard.shed(ClassId(1), Event::QuotaRefused);
     shard.shed(ClassId(0), Event::Full);
     shard.shed(ClassId(0), Event::Retries); // refuses nobody
     shard.shed(ClassId(7), Event::Full); // outlived a reload
@@ -199,10 +201,49 @@ fn refusals_are_counted_by_class_and_reason() {
     shard.ended(ClassId(0), Outcome::ClientGone, us(1));
     let after = Snapshot::take([&shard, &shard], Timestamp::from_secs(3));
     let window = Window::between(&before, &after);
-    assert_eq!(window.class(ClassId(0)).shed_per_s, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    assert_eq!(window.class(ClassId(1)).shed_per_s, [0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    assert_eq!(window.total().shed_per_s, [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    let per_s = |shed: [f64; Event::SHED.len()]| -> Vec<(Event, f64)> {
+        Event::SHED.into_iter().zip(shed).filter(|(_, n)| *n > 0.0).collect()
+    };
+    let (full, queue) = ((Event::Full, 1.0), (Event::QueueFull, 2.0));
+    let (rule, quota) = ((Event::RuleRefused, 3.0), (Event::QuotaRefused, 1.0));
+    assert_eq!(per_s(window.class(ClassId(0)).shed_per_s), [full]);
+    assert_eq!(per_s(window.class(ClassId(1)).shed_per_s), [queue, rule, quota]);
+    assert_eq!(per_s(window.total().shed_per_s), [full, queue, rule, quota]);
     assert_eq!((window.total().client_gone_per_s, after.classes()[0].in_flight()), (1.0, 0));
+}
+
+#[test]
+fn what_visitors_see_is_timed_beside_the_origin() {
+    let shards = [Shard::new(2), Shard::new(2)];
+    let begin = Snapshot::take(&shards, Timestamp::from_secs(1));
+    let ms = Duration::from_millis;
+    // Half of its time at the gate.
+    shards[0].ended(ClassId(1), Outcome::Served, ms(20));
+    shards[0].took(ClassId(1), true, ms(40));
+    // Refused by the gate: not among the served.
+    shards[0].took(ClassId(1), false, ms(9_000));
+    for (shard, wait) in [(0, 60_000), (1, 120_000)] {
+        shards[shard].waited(ClassId(1), ms(wait));
+        shards[shard].tier(TierId(1)).waited(ms(wait));
+    }
+    shards[1].tier(TierId(1)).took(true, ms(40));
+    let end = Snapshot::take(&shards, Timestamp::from_secs(3));
+    let window = Window::between(&begin, &end);
+    let near = |time: Option<Duration>, ms: f64| {
+        time.is_some_and(|t| (t.as_secs_f64() * 1e3 / ms - 1.0).abs() < 0.03)
+    };
+    let (class, tier) = (window.class(ClassId(1)), window.tier(TierId(1)));
+    assert!(near(class.response.mean, 20.0) && near(class.visitor.mean, 40.0), "{class:?}");
+    assert!(near(class.visitor.p99, 40.0) && near(tier.visitor.p50, 40.0), "{class:?} {tier:?}");
+    for figures in [class, tier, window.total()] {
+        assert_eq!(figures.waited_per_s, 1.0);
+        // The total is that of the classes.
+        assert!(near(figures.waited.mean, 90_000.0) && near(figures.waited.p99, 120_000.0), "{figures:?}");
+    }
+    assert_eq!((end.classes()[1].failed_time.count(), end.classes()[1].served_time.count()), (1, 1));
+    assert_eq!(window.class(ClassId(0)).waited, Times::default());
+    let still = Window::between(&end, &Snapshot::take(&shards, Timestamp::from_secs(4)));
+    assert_eq!((still.total().waited_per_s, still.total().visitor.mean), (0.0, None));
 }
 
 #[test]

@@ -395,3 +395,16 @@ fn errors_of_a_key_ring_do_not_repeat_the_secret() {
     let again = KeyRing::parse(&entry).unwrap().seal(&example(), &Binding::None);
     assert_eq!(again.as_str(), KeyRing::generate(5, [0xa7; 32]).seal(&example(), &Binding::None).as_str());
 }
+
+#[test]
+fn a_ticket_tells_how_long_its_visitor_has_waited_since_it_first_came() {
+    let ticket = example();
+    let now = ticket.issued + Duration::from_secs(90);
+    assert_eq!(ticket.waited(now), Some(Duration::from_millis(90_123)), "since its arrival");
+    // A late visitor's new ticket, which is for now.
+    let again = Ticket { wait: Duration::ZERO, ..ticket };
+    assert_eq!(again.waited(now), Some(Duration::from_millis(90_123)));
+    // What tokengen gives a visitor who need not wait.
+    let at_once = Ticket { arrived: ticket.issued, ..again };
+    assert_eq!(at_once.waited(now), None);
+}

@@ -30,6 +30,7 @@ pub(super) const PARAMS: &[Param] = &[
     param("metric", "Which figure; without one the answer lists all there are."),
     param("class", "Of which class; `all` (the default): of all together."),
     param("tier", "Of which service level, instead of a class."),
+    param("detector", "Of which detector; needed for `detector_...`."),
     param(
         "from",
         "Unix seconds, RFC 3339, `now`, or a time before now like `-1h30m`; a quarter of an hour before `to` if not given.",
@@ -69,10 +70,12 @@ pub(super) enum Answer {
 pub(super) struct Figure {
     /// The figure.
     metric: String,
-    /// The class; null: a figure of the whole gate, or of a service level.
+    /// The class; null: a figure of the whole gate, of a service level or of a detector.
     class: Option<String>,
     /// The service level; null: it is not of one.
     tier: Option<String>,
+    /// The detector; null: it is not of one.
+    detector: Option<String>,
     unit: &'static str,
     /// Seconds.
     step: u64,
@@ -94,6 +97,7 @@ pub(super) struct All {
     archives: Vec<ArchiveShown>,
     classes: Vec<String>,
     tiers: Vec<String>,
+    detectors: Vec<String>,
     metrics: Vec<MetricShown>,
 }
 
@@ -121,20 +125,21 @@ enum Asked {
 }
 
 fn parse(query: impl Iterator<Item = (String, String)>, accept: &str, now: u64) -> Result<Asked, String> {
-    let (mut metric, mut class, mut tier, mut format) = (None, None, None, None);
+    let (mut metric, mut class, mut tier, mut detector, mut format) = (None, None, None, None, None);
     let (mut from, mut to, mut step) = (None, None, None);
     for (name, value) in query {
         match &*name {
             "metric" => metric = Some(value),
             "class" => class = Some(value),
             "tier" => tier = Some(value),
+            "detector" => detector = Some(value),
             "from" => from = Some(instant("from", &value, now)?),
             "to" => to = Some(instant("to", &value, now)?),
             "step" => step = Some(seconds(&value)?),
             "format" => format = Some(value),
             other => {
                 return Err(format!(
-                    "unknown parameter {other:?}: expected metric, class, tier, from, to, step or format"
+                    "unknown parameter {other:?}: expected metric, class, tier, detector, from, to, step or format"
                 ));
             }
         }
@@ -145,10 +150,14 @@ fn parse(query: impl Iterator<Item = (String, String)>, accept: &str, now: u64) 
         Some("csv") => true,
         Some(other) => return Err(format!("format: expected json or csv, got {other:?}")),
     };
-    let series = match (class, tier) {
-        (Some(_), Some(_)) => return Err("tier: expected either a class or a tier, got both".into()),
-        (None, Some(tier)) => Series::tier(&tier),
-        (class, None) => Series::named(class.as_deref().unwrap_or("all")),
+    let series = match (class, tier, detector) {
+        (None, Some(tier), None) => Series::tier(&tier),
+        (None, None, Some(detector)) => Series::detector(&detector),
+        (class, None, None) => Series::named(class.as_deref().unwrap_or("all")),
+        (_, Some(_), _) => return Err("tier: expected one of class, tier and detector, got several".into()),
+        (_, _, Some(_)) => {
+            return Err("detector: expected one of class, tier and detector, got several".into());
+        }
     };
     let Some(metric) = metric else { return Ok(Asked::List) };
     let to = to.unwrap_or(now);
@@ -195,7 +204,7 @@ fn answered(control: &Control, asked: &Asked) -> Outcome {
 impl All {
     fn new(control: &Control) -> Self {
         let (series, health) = (control.history().series(), control.history().health());
-        let metrics = [Scope::Class, Scope::Gate].into_iter().flat_map(|scope| {
+        let metrics = Scope::ALL.into_iter().flat_map(|scope| {
             scope.metrics().iter().map(move |&Metric { name, unit, weight, help, .. }| {
                 let weighted_by = match weight {
                     Weight::Seconds => None,
@@ -212,6 +221,7 @@ impl All {
             archives: ARCHIVES.map(|a| ArchiveShown { step: a.step, intervals: a.rows }).into(),
             classes: series.iter().filter_map(|s| s.class_name().map(str::to_owned)).collect(),
             tiers: series.iter().filter_map(|s| s.tier_name().map(str::to_owned)).collect(),
+            detectors: series.iter().filter_map(|s| s.detector_name().map(str::to_owned)).collect(),
             metrics: metrics.collect(),
         }
     }
@@ -223,6 +233,7 @@ impl Figure {
             .map_or((Scope::Class, ""), |(scope, at)| (scope, scope.metrics()[at].unit));
         let of_one = scope == Scope::Class;
         let tier = query.series.tier_name().filter(|_| of_one).map(str::to_owned);
+        let detector = query.series.detector_name().filter(|_| scope == Scope::Detector).map(str::to_owned);
         let class = (of_one && tier.is_none()).then(|| query.series.class_name().unwrap_or("all").to_owned());
         // The shortest digits of a value; those of NaN, where nothing was measured, are no number.
         let number = |value: f32| value.to_string().parse().ok();
@@ -234,6 +245,7 @@ impl Figure {
             metric: query.metric.clone(),
             class,
             tier,
+            detector,
             unit,
             step: points.step,
             columns,
@@ -298,6 +310,8 @@ mod tests {
             ("&class=all", Series::all()),
             ("&class=search", Series::class("search")),
             ("&class=class:all", Series::class("all")),
+            ("&tier=gold", Series::tier("gold")),
+            ("&detector=all", Series::detector("all")),
         ] {
             assert_eq!(figure(&format!("metric=goodput{text}")).series, series, "{text}");
         }
@@ -305,9 +319,18 @@ mod tests {
 
     #[test]
     fn mistakes_in_the_query_name_the_parameter() {
-        for text in
-            ["from=yesterday", "to=1h", "step=1.5", "step=500ms", "format=xml", "metrics=goodput", "from=-1"]
-        {
+        for text in [
+            "from=yesterday",
+            "to=1h",
+            "step=1.5",
+            "step=500ms",
+            "format=xml",
+            "metrics=goodput",
+            "from=-1",
+            "tier=a&class=b",
+            "detector=a&class=b",
+            "detector=a&tier=b",
+        ] {
             let why = parse(&format!("metric=goodput&{text}"), "", NOW).unwrap_err();
             let name = text.split('=').next().unwrap();
             assert!(why.contains(name) && why.contains("expected"), "{text}: {why}");

@@ -2,10 +2,11 @@
 
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use tidegate_core::capacity::Phase;
 use tidegate_core::detect::{Judgement, Level};
-use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS};
+use tidegate_core::histogram::{Histogram, PROMETHEUS_BOUNDS, WAIT_BOUNDS};
 use tidegate_core::measure::{ClassTotals, Event};
 use tidegate_core::rules::{RuleConfig, RuleState};
 use tidegate_settings::{Detector, Watched};
@@ -197,15 +198,10 @@ fn classes(out: &mut Exposition, live: &Config, f: &Figures) {
             out.sample(name, &[("class", &facts.name), ("reason", reason.name())], n);
         }
     }
-    type Get = fn(&ClassTotals) -> &Histogram;
-    let histograms: [(&str, &str, Get); 2] = [
-        ("response_seconds", "Response time of the origin.", |c| &c.response),
-        ("queue_wait_seconds", "Wait of admitted requests for an in-flight slot.", |c| &c.queue_wait),
-    ];
-    for (name, help, get) in histograms {
+    for Shown { name, help, bounds, get } in HISTOGRAMS {
         out.family(name, "histogram", help);
         for (facts, totals) in counted() {
-            histogram(out, name, ("class", &facts.name), get(&totals));
+            histogram(out, name, ("class", &facts.name), bounds, get(&totals));
         }
     }
 }
@@ -235,20 +231,57 @@ fn tiers(out: &mut Exposition, live: &Config, f: &Figures) {
             out.sample(name, &[("tier", tier.name), ("reason", reason.name())], n);
         }
     }
-    type Get = fn(&ClassTotals) -> &Histogram;
-    let histograms: [(&str, &str, Get); 2] = [
-        ("tier_response_seconds", "Response time of the origin, by service level.", |c| &c.response),
-        ("tier_queue_wait_seconds", "Wait for an in-flight slot, by service level.", |c| &c.queue_wait),
-    ];
-    for (name, help, get) in histograms {
-        out.family(name, "histogram", help);
-        all.iter().for_each(|tier| histogram(out, name, ("tier", tier.name), get(&tier.totals)));
+    for Shown { name, help, bounds, get } in HISTOGRAMS {
+        let name = format!("tier_{name}");
+        out.family(&name, "histogram", &format!("By service level: {help}"));
+        all.iter().for_each(|tier| histogram(out, &name, ("tier", tier.name), bounds, get(&tier.totals)));
     }
 }
 
-fn histogram(out: &mut Exposition, name: &str, of: (&str, &str), h: &Histogram) {
+/// The histograms of each class, and with the prefix `tier_` of each service level.
+const HISTOGRAMS: [Shown; 5] = [
+    Shown {
+        name: "response_seconds",
+        help: "Response time of the origin: from the sending of the request to the end of the answer, of requests answered below 500.",
+        bounds: &PROMETHEUS_BOUNDS,
+        get: |c| &c.response,
+    },
+    Shown {
+        name: "queue_wait_seconds",
+        help: "Wait of admitted requests for an in-flight slot.",
+        bounds: &PROMETHEUS_BOUNDS,
+        get: |c| &c.queue_wait,
+    },
+    Shown {
+        name: "visitor_response_seconds",
+        help: "Response time as the visitor sees it: from the arrival of the request to the end of the answer, the wait at the gate included, of requests answered below 500.",
+        bounds: &PROMETHEUS_BOUNDS,
+        get: |c| &c.served_time,
+    },
+    Shown {
+        name: "visitor_failure_seconds",
+        help: "The same of requests that the origin failed, and of those that the gate refused after a wait.",
+        bounds: &PROMETHEUS_BOUNDS,
+        get: |c| &c.failed_time,
+    },
+    Shown {
+        name: "waiting_seconds",
+        help: "Wait of visitors who were let in after a wait: from their first arrival to the request that was let in, and of one that begins a session its wait at the gate too.",
+        bounds: &WAIT_BOUNDS,
+        get: |c| &c.waited,
+    },
+];
+
+struct Shown {
+    name: &'static str,
+    help: &'static str,
+    bounds: &'static [Duration],
+    get: fn(&ClassTotals) -> &Histogram,
+}
+
+fn histogram(out: &mut Exposition, name: &str, of: (&str, &str), bounds: &[Duration], h: &Histogram) {
     let bucket = format!("{name}_bucket");
-    for bound in PROMETHEUS_BOUNDS {
+    for bound in bounds.iter().copied() {
         let le = bound.as_secs_f64().to_string();
         out.sample(&bucket, &[of, ("le", &le)], h.at_most(bound));
     }
@@ -346,6 +379,10 @@ fn congestion(out: &mut Exposition, control: &Control) {
             out.sample(name, &labels, u8::from(level == judgement.level));
         }
     }
+    let now = control.shared().clock.now();
+    let help = "Last reading of the detector's source, in its own unit, not averaged; absent: unknown.";
+    let known = congestion.seconds(now).filter_map(|(d, second)| Some((&d.name, number(second.reading?))));
+    out.by(("detector_reading", "gauge", help), "detector", known);
     type Of = fn(&Judgement) -> Option<f64>;
     let gauges: [(&str, &str, Of); 3] = [
         ("detector_figure", "The detector's figure, in its own unit; absent: unknown.", |j| j.figure),

@@ -31,6 +31,7 @@ use crate::config::congestion_plan::{self, Plan};
 use readings::Readings;
 use tidegate_settings::condition::{Condition, Evaluator, Facts};
 
+use crate::history::metrics::DetectorSecond;
 use crate::shared::figures::Figures;
 use crate::shared::policies::{PolicyRecord, PublishedPolicies};
 use crate::shared::sessions;
@@ -324,6 +325,14 @@ impl Congestion {
     /// Every detector with its judgement and how often it was checked.
     pub fn detectors(&self) -> impl Iterator<Item = (&Detector, Judgement, u64)> {
         self.watches.iter().map(|watch| (&watch.settings, watch.resource.verdict(), watch.resource.checks()))
+    }
+
+    /// Every detector with its figures of now, for the history.
+    pub fn seconds(&self, now: Timestamp) -> impl Iterator<Item = (&Detector, DetectorSecond)> {
+        self.watches.iter().map(move |watch| {
+            let (reading, judgement) = (watch.resource.reading(now), watch.resource.verdict());
+            (&watch.settings, DetectorSecond { reading, judgement })
+        })
     }
 
     pub fn rules(&self) -> impl Iterator<Item = (&RuleConfig, &RuleState)> {

@@ -22,7 +22,7 @@ use crate::control::config_store::{ConfigStore, Source, Tuning};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
 use crate::control::learned::{Saved, SavedSessions};
-use crate::control::observe::Observer;
+use crate::control::observe::{self, Observer};
 use crate::control::tuners::{TunedGate, Tuners};
 use crate::control::{feedback, health, peers};
 use crate::history::History;
@@ -211,8 +211,11 @@ impl Control {
                 waiting: figures.room.waiting,
                 queued: gate.backlog(),
             });
-            self.congestion.lock().second(&figures);
-            ticker.observer.observe(&figures, shared, |second| self.history.record(second));
+            let mut congestion = self.congestion.lock();
+            congestion.second(&figures);
+            let detectors = observe::detectors(&congestion, now);
+            drop(congestion);
+            ticker.observer.observe(&figures, shared, detectors, |second| self.history.record(second));
             self.figures.send_replace(Arc::new(figures));
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;

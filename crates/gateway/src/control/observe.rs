@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_core::measure::ClassTotals;
-use tidegate_core::units::ClassId;
+use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_settings::Detector;
 
 use crate::config::ClassFacts;
+use crate::control::congestion::Congestion;
 use crate::history::archive::{Second, Series};
-use crate::history::metrics::{ClassSecond, GateSecond, class_values, gate_values};
+use crate::history::metrics::{
+    ClassSecond, DetectorSecond, GateSecond, class_values, detector_values, gate_values,
+};
 use crate::shared::Shared;
 use crate::shared::figures::{Figures, TierShown};
 use crate::shared::sessions;
@@ -36,8 +40,16 @@ const LATE: u64 = 5;
 
 impl Observer {
     /// Passes the seconds that ended since the last call to `keep`: one, unless the tick was late.
-    pub fn observe(&mut self, f: &Figures, shared: &Shared, mut keep: impl FnMut(Second)) {
-        let second = self.second(f, shared);
+    pub fn observe(
+        &mut self,
+        f: &Figures,
+        shared: &Shared,
+        detectors: Vec<(Series, Vec<f32>)>,
+        mut keep: impl FnMut(Second),
+    ) {
+        let mut second = self.second(f, shared);
+        // Last: where there are more series than are kept, those of classes go first.
+        second.series.extend(detectors);
         for at in unseen(self.last.replace(second.at), second.at) {
             keep(Second { at, ..second.clone() });
         }
@@ -100,6 +112,14 @@ impl Observer {
             }
         }
     }
+}
+
+/// The rows of the detectors; one that a reload adds or names anew has a series of its own from then on.
+pub(crate) fn detectors(congestion: &Congestion, now: Timestamp) -> Vec<(Series, Vec<f32>)> {
+    let row = |(detector, second): (&Detector, DetectorSecond)| {
+        (Series::detector(&detector.name), detector_values(&second))
+    };
+    congestion.seconds(now).map(row).collect()
 }
 
 pub(crate) fn all(f: &Figures) -> ClassSecond {

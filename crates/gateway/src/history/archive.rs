@@ -51,7 +51,8 @@ impl Archive {
     }
 }
 
-/// The figures of one class, of all requests or of the gateway; by its name in the file.
+/// The figures of one class, service level or detector, of all requests or of the gateway; by its name in the
+/// file.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Series(Arc<str>);
 
@@ -72,6 +73,10 @@ impl Series {
     /// A service level: the same figures as of a class.
     pub fn tier(name: &str) -> Self {
         Self(format!("tier:{name}").into())
+    }
+
+    pub fn detector(name: &str) -> Self {
+        Self(format!("detector:{name}").into())
     }
 
     /// As an operator names it: `all`, or a class's name; `class:all` for a class of that name.
@@ -95,8 +100,16 @@ impl Series {
         self.0.strip_prefix("class:")
     }
 
+    pub fn detector_name(&self) -> Option<&str> {
+        self.0.strip_prefix("detector:")
+    }
+
     pub fn scope(&self) -> Scope {
-        if &*self.0 == "gate" { Scope::Gate } else { Scope::Class }
+        match &*self.0 {
+            "gate" => Scope::Gate,
+            name if name.starts_with("detector:") => Scope::Detector,
+            _ => Scope::Class,
+        }
     }
 }
 

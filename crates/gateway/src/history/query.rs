@@ -8,7 +8,7 @@ use super::aggregate::{Part, Spread};
 use super::archive::{ARCHIVES, Archive, Series};
 use super::layout::Layout;
 use super::memory::Memory;
-use super::metrics;
+use super::metrics::{self, Scope};
 use super::store::{Reader, StoreError};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +27,10 @@ pub struct Query {
 pub enum QueryError {
     #[error("no figure {0:?}; GET /v1/history without parameters lists them")]
     Metric(String),
+    #[error("figure {0:?} is of a detector: expected `detector` with its name")]
+    NoDetector(String),
+    #[error("figure {0:?} is not of a detector: expected `class`, `tier`, or neither; got a detector")]
+    Detector(String),
     #[error("`from` must lie before `to` and before now")]
     Empty,
     #[error("`step` must be at least a second, and at most the range asked for")]
@@ -105,7 +109,16 @@ pub fn answer(
         Ok(plan) => plan,
         Err(e) => return Ok(Err(e)),
     };
-    let series = if scope == metrics::Scope::Gate { Series::gate() } else { query.series.clone() };
+    let series = match (scope, query.series.scope()) {
+        (Scope::Gate, _) => Series::gate(),
+        (Scope::Detector, Scope::Class | Scope::Gate) => {
+            return Ok(Err(QueryError::NoDetector(query.metric.clone())));
+        }
+        (Scope::Class, Scope::Detector | Scope::Gate) => {
+            return Ok(Err(QueryError::Detector(query.metric.clone())));
+        }
+        (Scope::Class, Scope::Class) | (Scope::Detector, Scope::Detector) => query.series.clone(),
+    };
     let grain = ARCHIVES[plan.archive].step;
     let mut sums = Sums::new(scope, figure, plan);
     // Complete intervals in memory (in the finest archive, every second) are newer than the file's.

@@ -75,8 +75,8 @@ impl From<rusqlite::Error> for StoreError {
 
 /// Most bytes of a file with `series` series: the bound stated above.
 pub fn most_bytes(series: usize) -> u64 {
-    let figures = Scope::Class.metrics().len().max(Scope::Gate.metrics().len()) as u64;
-    bound(series, figures)
+    let figures = Scope::ALL.map(|scope| scope.metrics().len()).into_iter().max().unwrap_or(0);
+    bound(series, figures as u64)
 }
 
 fn bound(series: usize, figures: u64) -> u64 {
@@ -318,12 +318,13 @@ fn read(
 }
 
 #[derive(Clone, Debug)]
-pub struct Layouts([Layout; 2]);
+pub struct Layouts([Layout; Scope::ALL.len()]);
 
 impl Layouts {
     /// Those of the file; figures that it lacks are added if it is writable.
     fn read(db: &Connection) -> Result<Self, StoreError> {
-        Ok(Self([layout(db, Scope::Class)?, layout(db, Scope::Gate)?]))
+        let [class, gate, detector] = Scope::ALL.map(|scope| layout(db, scope));
+        Ok(Self([class?, gate?, detector?]))
     }
 
     fn width(&self) -> usize {

@@ -103,6 +103,35 @@ fn seconds_are_kept_and_found_after_a_restart() {
     assert_eq!(nothing, Vec::from_iter((9_000..9_600).step_by(60)));
 }
 
+/// A detector that comes later is a series that the file did not have.
+#[test]
+fn a_detector_added_later_is_kept_beside_the_classes_and_found_after_a_restart() {
+    let dir = Scratch::new();
+    let mut store = TestStore::new(&dir.0);
+    let second = |at: u64, series: &[Series]| {
+        let values = |s: &Series| (s.clone(), vec![at as f32; s.scope().metrics().len()]);
+        Second { at, series: series.iter().map(values).collect() }
+    };
+    let mut all = vec![Series::gate(), Series::all()];
+    (7_200..7_500).for_each(|at| store.writer.take(second(at, &all)));
+    all.push(Series::detector("cpu"));
+    (7_500..7_860).for_each(|at| store.writer.take(second(at, &all)));
+    drop(store);
+    let store = TestStore::new(&dir.0);
+    assert_eq!(Reader::open(&store.inner.path).unwrap().series().unwrap().len(), 3);
+    let ask = |metric: &str, series: &Series, step| {
+        let query = Query { metric: metric.into(), series: series.clone(), from: 7_200, to: 7_800, step };
+        store.inner.look(|reader, memory| query::answer(&query, reader, memory, 7_860)).unwrap()
+    };
+    let points = ask("detector_reading", &Series::detector("cpu"), Some(1)).points;
+    let known = points.iter().filter(|point| !point.value.is_nothing());
+    assert_eq!(known.map(|point| point.at).collect::<Vec<_>>(), Vec::from_iter(7_500..7_800));
+    let minutes = ask("detector_level", &Series::detector("cpu"), Some(60)).points;
+    let minute = aggregate::Spread { average: 7_529.5, min: 7_500.0, max: 7_559.0 };
+    assert_eq!(minutes.iter().find(|point| point.at == 7_500).map(|point| point.value), Some(minute));
+    assert_eq!(ask("goodput", &Series::all(), None).points.len(), 600);
+}
+
 #[test]
 fn an_unwritable_directory_means_memory_until_it_is_writable() {
     let dir = Scratch::new();

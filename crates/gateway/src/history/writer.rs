@@ -35,7 +35,7 @@ const RETRY: u64 = 10;
 /// Seconds between two checks whether the file still exists.
 const LOOK: u64 = 60;
 /// Most intervals of each archive that wait for the disk: a quarter of an hour of seconds, and 20 minutes, 4
-/// hours, 40 hours and 10 days of the coarser ones. With 16 classes some 6 MB.
+/// hours, 40 hours and 10 days of the coarser ones. With 16 classes some 15 MB.
 const PENDING: [usize; ARCHIVES.len()] = [900, 240, 240, 240, 240];
 
 #[derive(Debug, thiserror::Error)]
@@ -185,7 +185,7 @@ impl Writer {
                 if homeless > 0 && !std::mem::replace(&mut self.told_homeless, true) {
                     tracing::warn!(
                         max_series = self.max_series,
-                        "more classes than history.max_series: some are not kept"
+                        "more series (of classes, service levels and detectors) than history.max_series: some are not kept"
                     );
                 }
                 self.well();

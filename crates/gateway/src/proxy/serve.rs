@@ -128,11 +128,7 @@ async fn handle(
             let url = target::elsewhere(&base, &parts.uri, ticket.as_deref());
             context.own(respond::redirect(&url, &cookies), "redirected")
         }
-        Outcome::OverQuota { retry_after } => {
-            let after = respond::retry_after(retry_after).as_secs();
-            context.keep_refusal(parts.uri.path(), Cause::Quota, after);
-            context.own(respond::over_quota(retry_after), "shed")
-        }
+        Outcome::OverQuota { retry_after } => context.over_quota(&parts, retry_after),
         Outcome::Perform { .. }
         | Outcome::RefusedByPolicy { .. }
         | Outcome::AskOwner(_)
@@ -198,6 +194,14 @@ impl RequestContext {
             self.keep_refusal(parts.uri.path(), Cause::Gate(Event::Full), after);
         }
         own(self.waiting_answer(parts, body, waiting).await)
+    }
+
+    fn over_quota(&mut self, parts: &request::Parts, retry_after: Duration) -> Answer {
+        self.worker.count(Event::QuotaRefused);
+        self.count_shed(Event::QuotaRefused);
+        let after = respond::retry_after(retry_after).as_secs();
+        self.keep_refusal(parts.uri.path(), Cause::Quota, after);
+        self.own(respond::over_quota(retry_after), "shed")
     }
 
     async fn no_session_slot(

@@ -83,3 +83,24 @@ fn a_reading_from_the_future_counts_as_of_now() {
         assert_eq!(bench.run(secs(5.0), |_| ()).level, Level::Unknown);
     }
 }
+
+#[test]
+fn a_reading_is_what_the_source_said_and_not_the_average() {
+    for criterion in both() {
+        let mut bench = Bench::new(criterion, &common(fixed(0.5, 1.0)));
+        assert_eq!(bench.detector.reading(bench.now), None, "{criterion:?}");
+        for value in [0.2, 0.9] {
+            bench.read(value, Duration::MAX);
+            bench.tick(TICK);
+            assert_eq!(bench.detector.reading(bench.now), Some(value), "{criterion:?}");
+        }
+        let figure = bench.detector.verdict().figure.unwrap();
+        assert_eq!(figure < 0.9, criterion == Criterion::Host(SourceId(0)), "{criterion:?}: {figure}");
+        bench.run(secs(5.1), |_| ());
+        assert_eq!(bench.detector.reading(bench.now), None, "{criterion:?}: after its time to live");
+    }
+    // The gate's own figures have no source.
+    let mut bench = Bench::new(Criterion::Connections, &common(fixed(0.5, 1.0)));
+    bench.connections = 5;
+    assert_eq!((bench.tick(TICK).figure.is_some(), bench.detector.reading(bench.now)), (true, None));
+}

@@ -43,14 +43,20 @@ impl LiveView {
         ask: impl Fn(&str) -> Option<f64>,
     ) -> Result<Option<f64>, String> {
         self.class(class)?;
-        find(metric)?;
-        Ok(ask(metric))
+        match find(metric)? {
+            (Scope::Class | Scope::Gate, _) => Ok(ask(metric)),
+            (Scope::Detector, _) => Err(of_detector(metric)),
+        }
     }
 }
 
 fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
     let hint = did_you_mean(name, known).unwrap_or_default();
     format!("there is no {what} {name:?}. {hint}").trim_end().into()
+}
+
+fn of_detector(metric: &str) -> String {
+    format!("{metric} is of a detector: expected a figure of a class or of the gate")
 }
 
 fn find(metric: &str) -> Result<(Scope, usize), String> {
@@ -79,6 +85,7 @@ impl View for LiveView {
                 Ok(Some(f64::from(metrics::class_values(&second)[at])).filter(|value| value.is_finite()))
             }
             (Scope::Gate, _) => Err(format!("{metric} is of the gate: ask for its mean or peak")),
+            (Scope::Detector, _) => Err(of_detector(metric)),
         }
     }
 

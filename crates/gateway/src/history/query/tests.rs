@@ -106,6 +106,33 @@ fn an_unknown_figure_is_named() {
     assert_eq!(answer, Err(QueryError::Metric("gootput".into())));
 }
 
+/// Its rows are as long as its own figures.
+#[test]
+fn a_detector_has_the_figures_of_detectors_and_nothing_else_has() {
+    let mut memory = Memory::default();
+    let values = |scope: Scope| vec![7.0; scope.metrics().len()];
+    let series = [Series::all(), Series::gate(), Series::detector("cpu")];
+    let series = series.map(|series| (series.clone(), values(series.scope()))).into();
+    memory.push(Arc::new(Second { at: NOW - 10, series }));
+    let ask = |metric: &str, series: Series| {
+        let query = Query { metric: metric.into(), series, from: NOW - 20, to: NOW, step: None };
+        answer(&query, None, &memory, NOW).unwrap().map(|points| points.whole)
+    };
+    let known = Ok(Some(Spread::one(7.0)));
+    for metric in Scope::Detector.metrics() {
+        assert_eq!(ask(metric.name, Series::detector("cpu")), known, "{}", metric.name);
+        assert_eq!(ask(metric.name, Series::detector("disk")), Ok(None));
+        for other in [Series::all(), Series::tier("gold")] {
+            assert_eq!(ask(metric.name, other), Err(QueryError::NoDetector(metric.name.into())));
+        }
+    }
+    for metric in Scope::Class.metrics() {
+        let refused = Err(QueryError::Detector(metric.name.into()));
+        assert_eq!(ask(metric.name, Series::detector("cpu")), refused);
+    }
+    assert_eq!(ask("capacity", Series::detector("cpu")), known, "of the gate, whatever the series");
+}
+
 /// The file lacks an interval that is in progress, and memory its beginning: a day's peak still includes the
 /// present minute, and a year's the present hour.
 #[test]

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
@@ -12,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body::Body as _;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
+use tidegate_core::queue::Lane;
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Timestamp};
 
@@ -100,7 +102,7 @@ impl Forwarded {
         x.worker.shard.ended(x.class, outcome, response_time);
         x.count_tier(|tier| tier.ended(outcome, response_time));
         if outcome != Outcome::ClientGone && !self.is_timed {
-            x.worker.shard.took(x.class, outcome == Outcome::Served, now.since(x.started));
+            x.count_time(outcome == Outcome::Served, now);
         }
         if let Some(log) = &x.log {
             x.write_log(log, bytes, now.since(x.started));
@@ -151,6 +153,11 @@ struct Redeemed {
 impl TicketGuard {
     pub(crate) fn new(worker: &Rc<Worker>, ticket: Option<Ticket>, claim: Option<ClaimGuard>) -> Self {
         Self(ticket.map(|ticket| Redeemed { worker: worker.clone(), ticket, claim }))
+    }
+
+    /// How long its visitor has waited at `now`; `None`: there was no wait.
+    fn waited(&self, now: Timestamp) -> Option<Duration> {
+        self.0.as_ref()?.ticket.waited(now)
     }
 
     /// The ticket is used up, unless it turns out that nothing was sent.
@@ -217,6 +224,7 @@ impl RequestContext {
         };
         self.worker.shard.forwarded(self.class, slot.queued);
         self.count_tier(|tier| tier.forwarded(slot.queued));
+        self.count_wait(guard.waited(self.started), lane, slot.queued);
         if let Some(log) = &mut self.log {
             log.verdict = by.name();
             log.queued = slot.queued;
@@ -267,13 +275,31 @@ impl RequestContext {
         self.worker.count(event);
         self.count_shed(event);
         if reason != ShedReason::QueueFull {
-            self.worker.shard.took(self.class, false, self.worker.now().since(self.started));
+            self.count_time(false, self.worker.now());
         }
         let mut refused = own(self.refused_by_gate(respond::shed(reason), event, path));
         if self.for_all.is_some() {
             refused.extensions_mut().insert(Refused(event));
         }
         refused
+    }
+
+    /// Counts how long a visitor waited who is let through now. `in_room`: until this request came. A request
+    /// that begins a session is held at the gate until the turn of its visitor: this is part of the wait.
+    fn count_wait(&self, in_room: Option<Duration>, lane: Lane, queued: Duration) {
+        let at_gate = Some(queued).filter(|queued| lane == Lane::Newcomer && !queued.is_zero());
+        if in_room.is_some() || at_gate.is_some() {
+            let wait = in_room.unwrap_or_default() + at_gate.unwrap_or_default();
+            self.worker.shard.waited(self.class, wait);
+            self.count_tier(|tier| tier.waited(wait));
+        }
+    }
+
+    /// Counts how long the request took since it had arrived, by its class and its service level.
+    fn count_time(&self, is_served: bool, now: Timestamp) {
+        let time = now.since(self.started);
+        self.worker.shard.took(self.class, is_served, time);
+        self.count_tier(|tier| tier.took(is_served, time));
     }
 
     pub(crate) fn own(&mut self, response: Response<Bytes>, verdict: &'static str) -> Answer {
@@ -392,7 +418,7 @@ impl Forwarded {
             if tunnel || is_event_stream(&parts.headers) {
                 slot.streams(self.sent, !failed);
                 let x = &self.context;
-                x.worker.shard.took(x.class, !failed, x.worker.now().since(x.started));
+                x.count_time(!failed, x.worker.now());
                 self.is_timed = true;
             } else {
                 if !body.is_end_stream() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{Uri, request};
 use hyper::body::{Body as _, Incoming};
 use tidegate_core::admission::{PolicyStep, Progress};
+use tidegate_core::measure::Event;
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, RouteId};
 
 use crate::config::page::Kind;
@@ -148,6 +149,17 @@ impl RequestContext {
             let cause = Cause::Rule(record.clone(), done);
             self.keep_refusal(parts.uri.path(), cause, respond::retry_after(wait).as_secs());
         }
+        if let Action::Lighter(route) = policy.action
+            && is_plain(parts, body.as_ref())
+        {
+            return match self.reroute(route, parts) {
+                // A request for the lighter URL itself passes.
+                Rerouted::Already => Ok(Progress::Over),
+                rerouted => self.rerouted(rerouted),
+            };
+        }
+        self.worker.count(Event::RuleRefused);
+        self.count_shed(Event::RuleRefused);
         let name = record.as_ref().map_or("", |record| &record.rule);
         let mut response = match policy.action {
             Action::Answer { status } => respond::refused(status, name, &self.id, wait),
@@ -163,13 +175,6 @@ impl RequestContext {
                 }
                 None => respond::refused(status, name, &self.id, wait),
             },
-            Action::Lighter(route) if is_plain(parts, body.as_ref()) => {
-                return match self.reroute(route, parts) {
-                    // A request for the lighter URL itself passes.
-                    Rerouted::Already => Ok(Progress::Over),
-                    rerouted => self.rerouted(rerouted),
-                };
-            }
             // A form's data cannot be sent elsewhere.
             Action::Lighter(_) => respond::refused(503, name, &self.id, wait),
             Action::Close => {

@@ -453,3 +453,99 @@ fn in_shadow_nobody_waits_and_the_shadow_ends_when_it_is_tuned() {
     gate.server().control().store().tune(&[("enforcement.shadow", "false")], "test", "").unwrap();
     until(|| get(gate.http, "/", "a=b"), |answer| answer.starts_with("HTTP/1.1 503"));
 }
+
+const SERIES: &str = r#"
+[origin]
+replicas = ["ORIGIN"]
+[[detector]]
+name = "origin_cpu"
+kind = "host"
+source = "http://SOURCE/load"
+figure = "/cpu"
+every = "100ms"
+timeout = "200ms"
+time_to_live = "700ms"
+period = "1h"
+calm = "0s"
+orange = 0.7
+red = 0.9
+[[detector]]
+name = "memory"
+kind = "host"
+figure = "memory"
+every = "100ms"
+red = 2
+[[detector]]
+name = "shop"
+kind = "signal"
+"#;
+
+/// Whether a detector's rows in the history have such a value; `None`: a gap after a value.
+fn has_been(gate: &Gate, metric: &str, detector: &str, value: Option<f64>) -> bool {
+    let history = gate.admin(&format!("/v1/history?metric={metric}&detector={detector}&step=1"));
+    let rows = history["rows"].as_array().expect("rows");
+    let mut values = rows.iter().map(|row| row[1].as_f64()).skip_while(Option::is_none);
+    values.any(|one| match (one, value) {
+        (Some(one), Some(value)) => (one - value).abs() < 1e-6,
+        (one, value) => one.is_none() && value.is_none(),
+    })
+}
+
+/// What sources say and what detectors make of it is kept as series, of those too that a reload adds.
+#[test]
+fn figures_of_sources_and_levels_of_detectors_are_in_the_history() {
+    let origin = Origin::start();
+    let source = Source::start(Mood::Says("{\"cpu\": 0.95}".into()));
+    let text = SERIES.replace("SOURCE", &source.address.to_string());
+    let gate = Gate::start_from_file(&origin, &text);
+    let comes = |metric: &str, detector: &str, value: Option<f64>| {
+        until(|| has_been(&gate, metric, detector, value).to_string(), |has_been| has_been == "true");
+    };
+    let is_in_metrics = |line: &str| until(|| admin(&gate, "/metrics"), |text| text.contains(line));
+    comes("detector_reading", "origin_cpu", Some(0.95));
+    comes("detector_figure", "origin_cpu", Some(0.95));
+    comes("detector_level", "origin_cpu", Some(2.0));
+    is_in_metrics("\ntidegate_detector_reading{detector=\"origin_cpu\"} 0.95\n");
+    // Averaged over an hour the figure hardly moves. The reading is that of the source.
+    source.becomes(Mood::Says("{\"cpu\": 0.25}".into()));
+    comes("detector_reading", "origin_cpu", Some(0.25));
+    is_in_metrics("\ntidegate_detector_reading{detector=\"origin_cpu\"} 0.25\n");
+    assert!(!has_been(&gate, "detector_figure", "origin_cpu", Some(0.25)));
+    // What is not known is a gap, and not the last value.
+    source.becomes(Mood::Hangs);
+    comes("detector_reading", "origin_cpu", None);
+    comes("detector_level", "origin_cpu", None);
+    let json = "Content-Type: application/json\r\n";
+    let said = api(&gate, "PUT", "/v1/signals/shop", json, "{\"value\": 0.5, \"ttl\": \"1h\"}");
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    comes("detector_reading", "shop", Some(0.5));
+    comes("detector_level", "shop", Some(1.0));
+    let csv = admin(&gate, "/v1/history?metric=detector_reading&detector=memory&step=1&format=csv");
+    assert!(csv.contains("\nat,time,detector_reading,detector_reading_min,detector_reading_max"), "{csv}");
+    let shares = csv.lines().filter_map(|line| line.split(',').nth(2)?.parse::<f64>().ok());
+    assert!(
+        shares.clone().count() > 0 && shares.into_iter().all(|share| share > 0.0 && share < 1.0),
+        "{csv}"
+    );
+    // A detector of this name was not there before.
+    let added =
+        "[[detector]]\nname = \"added\"\nkind = \"host\"\nfigure = \"memory\"\nevery = \"100ms\"\nred = 2\n";
+    let level = |name: &str| gate.admin("/v1/history")["detectors"].to_string().contains(name);
+    assert!(level("\"shop\"") && !level("\"added\""));
+    gate.reload(&origin, &format!("{text}{added}"));
+    comes("detector_level", "added", Some(0.0));
+    assert!(level("\"added\""));
+    let shown = gate.admin("/v1/history?metric=detector_level&detector=added");
+    assert_eq!(
+        (&shown["detector"], &shown["class"], &shown["tier"]),
+        (&json!("added"), &Value::Null, &Value::Null)
+    );
+    for (query, why) in [
+        ("metric=detector_level", "expected `detector`"),
+        ("metric=goodput&detector=added", "is not of a detector"),
+        ("metric=detector_level&detector=added&class=default", "got several"),
+    ] {
+        let answer = admin(&gate, &format!("/v1/history?{query}"));
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains(why), "{answer}");
+    }
+}
