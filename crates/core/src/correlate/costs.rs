@@ -7,9 +7,9 @@
 //! A type whose requests come together with a culprit's is correlated with the figure like the culprit. The
 //! joint estimate asks what it explains that the others do not.
 //!
-//! **Estimate.** Non-negative least squares with a free base, by coordinate descent: no request makes an
-//! origin less loaded, and without the bound two types that travel together would get large costs of opposite
-//! sign. The rounds are bounded.
+//! **Estimate.** Non-negative least squares with a free base (Lawson & Hanson, 1974): no request makes an origin
+//! less loaded, and without the bound two types that travel together would get large costs of opposite sign.
+//! The rounds are bounded.
 //!
 //! **Interval.** That of ordinary least squares with all types, by Student's t, where it reaches below zero
 //! cut off there, and widened to include the estimate. An interval around only those types that the bound has
@@ -29,17 +29,18 @@ use super::{Cost, Finding};
 /// Intervals for each type in the model. Fewer would leave too little to tell noise from costs.
 const INTERVALS_PER_TYPE: usize = 4;
 
-/// Rounds of coordinate descent: enough for types whose counts are correlated by 0.999.
-const MAX_ROUNDS: usize = 10_000;
+/// Rounds per type in the search for costs that are not negative. It usually needs less than two.
+const MAX_ROUNDS: usize = 10;
 
-/// Relative change per round at which the estimate is final.
-const FINAL: f64 = 1e-13;
+/// What a type has in common with the figure, relative to the most that one has, below which it is rounding.
+const NEGLIGIBLE: f64 = 1e-13;
 
-/// Part of a type's variation that the other types must leave unexplained: with less it cannot be told apart.
-const OWN_VARIATION: f64 = 1e-6;
+/// Part of a type's variation that the other types must leave unexplained. With less it cannot be told apart:
+/// its interval would be a hundred times as wide as that of a type of its own.
+const OWN_VARIATION: f64 = 1e-4;
 
-/// Keeps the matrix invertible where types cannot be told apart; far below [`OWN_VARIATION`].
-const RIDGE: f64 = 1e-10;
+/// Keeps the equations solvable where types cannot be told apart; far below [`OWN_VARIATION`].
+const RIDGE: f64 = 1e-12;
 
 /// 1 - the level of the intervals.
 const OUTSIDE: f64 = 0.05;
@@ -68,12 +69,10 @@ pub(super) fn estimate(counts: &[Vec<f64>], figure: &[f64], findings: &[Finding]
         return estimates;
     }
     let freedom = rows - types - 1;
-    let products: Vec<Vec<f64>> =
-        data.columns.iter().map(|x| data.columns.iter().map(|y| dot(x, y)).collect()).collect();
-    let with_figure: Vec<f64> = data.columns.iter().map(|x| dot(x, &data.figure)).collect();
-    let costs = non_negative(&products, &with_figure);
-    let inverse = inverse(&products);
-    let unbounded: Vec<f64> = inverse.iter().map(|row| dot(row, &with_figure)).collect();
+    let mut equations = Equations::new(&data.columns, &data.figure);
+    let costs = equations.clone().non_negative();
+    (0..types).for_each(|k| equations.sweep(k));
+    let unbounded: Vec<f64> = (0..types).map(|k| equations.solution(k)).collect();
 
     let mut rest = data.figure.clone();
     for (column, cost) in data.columns.iter().zip(&unbounded) {
@@ -82,16 +81,17 @@ pub(super) fn estimate(counts: &[Vec<f64>], figure: &[f64], findings: &[Finding]
     let noise = dot(&rest, &rest) / freedom as f64;
     let reach = student::critical(OUTSIDE, freedom);
     for (k, &(index, scale)) in data.types.iter().enumerate() {
+        let inverse = &equations.rows[k];
         let mut influence = vec![0.0; rows];
-        for (column, weight) in data.columns.iter().zip(&inverse[k]) {
+        for (column, weight) in data.columns.iter().zip(inverse) {
             influence.iter_mut().zip(column).for_each(|(sum, x)| *sum += weight * x);
         }
         influence.iter_mut().zip(&rest).for_each(|(x, rest)| *x *= rest);
         let dependent = long_run_variance(&influence) * rows as f64 / freedom as f64;
-        let deviation = (noise * inverse[k][k]).max(dependent).sqrt();
+        let deviation = (noise * inverse[k]).max(dependent).sqrt();
         // Absurd figures overflow.
         let is_finite = (costs[k] + unbounded[k] + deviation).is_finite();
-        if !is_finite || 1.0 / inverse[k][k] < OWN_VARIATION {
+        if !is_finite || 1.0 / inverse[k] < OWN_VARIATION {
             continue;
         }
         let cost = Cost {
@@ -151,51 +151,79 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Coordinate descent: each cost in turn takes the value that is best beside the others, at least zero.
-fn non_negative(products: &[Vec<f64>], with_figure: &[f64]) -> Vec<f64> {
-    let mut costs = vec![0.0; with_figure.len()];
-    // What the figure still has in common with each type.
-    let mut gradient = with_figure.to_vec();
-    for _ in 0..MAX_ROUNDS {
-        let mut change: f64 = 0.0;
-        let mut largest: f64 = 0.0;
-        for (k, row) in products.iter().enumerate() {
-            let new = (costs[k] + gradient[k] / row[k]).max(0.0);
-            let step = new - costs[k];
-            costs[k] = new;
-            if step != 0.0 {
-                gradient.iter_mut().zip(row).for_each(|(gradient, product)| *gradient -= step * product);
-            }
-            change = change.max(step.abs());
-            largest = largest.max(new);
-        }
-        if change <= FINAL * largest {
-            break;
-        }
-    }
-    costs
+/// The normal equations of least squares, solved for some of the types: those that were swept in.
+///
+/// Each row holds a type's products with all types, then that with the figure. After a sweep of some types, the last column holds their costs
+/// in a model of these types alone, and for each other type what the figure still has in common with it. The
+/// square of the swept types holds the inverse of their products (Goodnight, 1979).
+#[derive(Clone)]
+struct Equations {
+    rows: Vec<Vec<f64>>,
 }
 
-/// The inverse of a matrix of correlations, by Gauss-Jordan. It is positive definite by its ridge.
-fn inverse(products: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let size = products.len();
-    let mut left = products.to_vec();
-    let mut right = vec![vec![0.0; size]; size];
-    for k in 0..size {
-        left[k][k] += RIDGE;
-        right[k][k] = 1.0;
+impl Equations {
+    fn new(columns: &[Vec<f64>], figure: &[f64]) -> Self {
+        let rows = columns.iter().enumerate().map(|(k, x)| {
+            let mut row: Vec<f64> = columns.iter().map(|y| dot(x, y)).collect();
+            row[k] += RIDGE;
+            row.push(dot(x, figure));
+            row
+        });
+        Self { rows: rows.collect() }
     }
-    for k in 0..size {
-        let pivot = left[k][k];
-        left[k].iter_mut().chain(&mut right[k]).for_each(|x| *x /= pivot);
-        let (left_row, right_row) = (left[k].clone(), right[k].clone());
-        for i in (0..size).filter(|i| *i != k) {
-            let factor = left[i][k];
-            left[i].iter_mut().zip(&left_row).for_each(|(x, y)| *x -= factor * y);
-            right[i].iter_mut().zip(&right_row).for_each(|(x, y)| *x -= factor * y);
+
+    /// Takes a type into the model, or out of it again.
+    fn sweep(&mut self, k: usize) {
+        let mut row = std::mem::take(&mut self.rows[k]);
+        let pivot = std::mem::replace(&mut row[k], 1.0);
+        row.iter_mut().for_each(|x| *x /= pivot);
+        for other in self.rows.iter_mut().filter(|other| !other.is_empty()) {
+            let factor = std::mem::take(&mut other[k]);
+            other.iter_mut().zip(&row).for_each(|(x, y)| *x -= factor * y);
         }
+        self.rows[k] = row;
     }
-    right
+
+    fn solution(&self, k: usize) -> f64 {
+        self.rows[k].last().copied().unwrap_or_default()
+    }
+
+    /// The costs that fit best, none of them negative (Lawson & Hanson, 1974).
+    fn non_negative(mut self) -> Vec<f64> {
+        let types = self.rows.len();
+        let mut costs = vec![0.0; types];
+        let mut model: Vec<usize> = Vec::new();
+        let negligible = NEGLIGIBLE * (0..types).map(|k| self.solution(k)).fold(0.0, f64::max);
+        for _ in 0..MAX_ROUNDS * types {
+            // The type that has most in common with what the model leaves.
+            let outside = (0..types).filter(|k| !model.contains(k));
+            let Some(entering) = outside
+                .max_by(|a, b| self.solution(*a).total_cmp(&self.solution(*b)))
+                .filter(|k| self.solution(*k) > negligible)
+            else {
+                break;
+            };
+            self.sweep(entering);
+            model.push(entering);
+            // As far towards the solution as no cost becomes negative; the one that reaches zero leaves.
+            let step_to_zero = |equations: &Self, cost: f64, k: usize| {
+                if cost > 0.0 { cost / (cost - equations.solution(k)) } else { 0.0 }
+            };
+            while let Some((step, leaving)) = model
+                .iter()
+                .filter(|k| self.solution(**k) <= 0.0)
+                .map(|&k| (step_to_zero(&self, costs[k], k), k))
+                .min_by(|(a, _), (b, _)| a.total_cmp(b))
+            {
+                model.iter().for_each(|&k| costs[k] += step * (self.solution(k) - costs[k]));
+                self.sweep(leaving);
+                costs[leaving] = 0.0;
+                model.retain(|k| *k != leaving);
+            }
+            model.iter().for_each(|&k| costs[k] = self.solution(k));
+        }
+        costs
+    }
 }
 
 /// Variance of the sum of a series whose values depend on those shortly before (Newey & West, 1987).
