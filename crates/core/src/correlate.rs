@@ -18,8 +18,10 @@ mod false_discovery;
 mod lags;
 mod pearson;
 mod student;
+mod window;
 
 pub use pearson::{Correlation, pearson};
+pub use window::{DEFAULT_INTERVALS, Window};
 
 /// Fewest intervals for a finding. With fewer only an r above 0.63 is significant at α = 0.05, and a single
 /// interval that stands out makes one.
