@@ -1,5 +1,5 @@
-//! Writes 1,000 random tables and what the core finds in them, a JSON object a line, for `scripts/compare-scipy.py`,
-//! which has SciPy compute the same.
+//! Writes 1,000 random tables and what the core finds in them, a JSON object a line, for
+//! `scripts/compare-scipy.py`, which has SciPy compute the same.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

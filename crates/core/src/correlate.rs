@@ -18,6 +18,7 @@ mod false_discovery;
 mod lags;
 mod pearson;
 mod student;
+pub mod templates;
 mod window;
 
 pub use pearson::{Correlation, pearson};

@@ -7,14 +7,14 @@
 //! A type whose requests come together with a culprit's is correlated with the figure like the culprit. The
 //! joint estimate asks what it explains that the others do not.
 //!
-//! **Estimate.** Non-negative least squares with a free base (Lawson & Hanson, 1974): no request makes an origin
-//! less loaded, and without the bound two types that travel together would get large costs of opposite sign.
-//! The rounds are bounded.
+//! **Estimate.** Non-negative least squares with a free base (Lawson & Hanson, 1974): no request makes an
+//! origin less loaded, and without the bound two types that travel together would get large costs of
+//! opposite sign. The rounds are bounded.
 //!
 //! **Interval.** That of ordinary least squares with all types, by Student's t, where it reaches below zero
-//! cut off there, and widened to include the estimate. An interval around only those types that the bound has
-//! not set to zero would be too narrow: it would hide that a type at zero may be the cause as well.
-//! The variance is the larger of two. The textbook's assumes that what remains is independent noise. The other
+//! cut off there, and widened to include the estimate. An interval around only those types that the bound
+//! has not set to zero would be too narrow: it would hide that a type at zero may be the cause as well. The
+//! variance is the larger of two. The textbook's assumes that what remains is independent noise. The other
 //! allows it to depend on the counts and on what was just before (Newey & West, 1987), as in a queue that
 //! outlasts an interval; with few intervals it comes out too small.
 //!
@@ -153,9 +153,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// The normal equations of least squares, solved for some of the types: those that were swept in.
 ///
-/// Each row holds a type's products with all types, then that with the figure. After a sweep of some types, the last column holds their costs
-/// in a model of these types alone, and for each other type what the figure still has in common with it. The
-/// square of the swept types holds the inverse of their products (Goodnight, 1979).
+/// Each row holds a type's products with all types, then that with the figure. After a sweep of some types,
+/// the last column holds their costs in a model of these types alone, and for each other type what the
+/// figure still has in common with it. The square of the swept types holds the inverse of their products
+/// (Goodnight, 1979).
 #[derive(Clone)]
 struct Equations {
     rows: Vec<Vec<f64>>,

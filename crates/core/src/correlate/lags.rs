@@ -7,8 +7,8 @@
 //! Work of a request that comes at the end of an interval is done in the next one, and figures such as a load
 //! average come late.
 //!
-//! The lag is that of the largest r: only a positive one accuses a type, and a crowd's fall some seconds after
-//! its rise must not hide it by a negative r that is larger. If all are negative it is the strongest.
+//! The lag is that of the largest r: only a positive one accuses a type, and a crowd's fall some seconds
+//! after its rise must not hide it by a negative r that is larger. If all are negative it is the strongest.
 //!
 //! The best of L + 1 tries looks better than it is, therefore p is multiplied by their number (Bonferroni).
 //! This is right however the tries depend on each other. Šidák's correction is sharper by at most a fortieth

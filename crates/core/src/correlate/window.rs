@@ -13,15 +13,16 @@
 //!
 //! The sums are means and deviations from them (Welford; two parts together: Chan, Golub & LeVeque, 1979).
 //! The figure is counted from a reference near to it, as the mean of large figures that hardly vary has no
-//! digits left for what they vary by. Three numbers per type and interval are kept: about 2 MB for 200 types and 300 intervals.
+//! digits left for what they vary by. Three numbers per type and interval are kept: about 2 MB for 200 types
+//! and 300 intervals.
 
 use std::collections::VecDeque;
 
 use super::pearson::{Correlation, correlation};
 use super::{Finding, MIN_INTERVALS, Settings, analyse};
 
-/// Five minutes of seconds: an r of 0.17 is significant among sixteen types, and a mix of an hour ago does not
-/// count.
+/// Five minutes of seconds: an r of 0.17 is significant among sixteen types, and a mix of an hour ago does
+/// not count.
 pub const DEFAULT_INTERVALS: usize = 300;
 
 /// A bounded number of intervals, of which the oldest makes room for the newest.

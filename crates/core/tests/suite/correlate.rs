@@ -6,7 +6,8 @@ use tidegate_core::correlate::{Finding, Settings, analyse};
 
 const SEEDS: u64 = 1_000;
 
-/// The request types of the paper's Fig. 1 with their mean requests per second, about RUBiS's mix at 462 in all.
+/// The request types of the paper's Fig. 1 with their mean requests per second, about RUBiS's mix at 462 in
+/// all.
 const TYPES: [(&str, f64); 16] = [
     ("BrowseCategories.php", 40.0),
     ("BrowseRegions.php", 20.0),
