@@ -39,6 +39,9 @@ mod scheduler;
 
 mod measure;
 
+mod correlate;
+mod correlate_templates;
+mod correlate_window;
 mod detect;
 mod rules;
 
