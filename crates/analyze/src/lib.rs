@@ -1,0 +1,11 @@
+//! Which kinds of requests load a bottleneck, found in files that people have: access logs of a web server
+//! and figures of a host.
+//!
+//! The statistics are those of [`tidegate_core::correlate`] (Porter & Katz, "Effective Web Service
+//! Loadbalancing through Statistical Monitoring"), which the running gate uses too. This crate reads the
+//! files, puts both on one time axis and writes the result. Logs are streamed: the memory depends on the
+//! number of intervals and request types, and not on the size of a log.
+
+pub mod input;
+pub mod lines;
+pub mod log;
