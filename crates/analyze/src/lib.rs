@@ -6,6 +6,9 @@
 //! files, puts both on one time axis and writes the result. Logs are streamed: the memory depends on the
 //! number of intervals and request types, and not on the size of a log.
 
+#![allow(missing_docs, reason = "names say what most items are; docs are for what they cannot say")]
+
+pub mod figures;
 pub mod input;
 pub mod lines;
 pub mod log;

@@ -11,6 +11,8 @@ const KEPT: usize = 32;
 pub(crate) struct Times {
     /// Of times that name none.
     zone: TimeZone,
+    /// There were such.
+    pub(crate) used_zone: bool,
     clf: Kept,
     iso: Kept,
 }
@@ -39,7 +41,7 @@ impl Kept {
 
 impl Times {
     pub(crate) fn new(zone: TimeZone) -> Self {
-        Self { zone, clf: Kept::default(), iso: Kept::default() }
+        Self { zone, used_zone: false, clf: Kept::default(), iso: Kept::default() }
     }
 
     /// `24/Nov/2026:03:42:13 +0000`, the seconds perhaps with a fraction; in microseconds since 1970.
@@ -78,12 +80,15 @@ impl Times {
         let into = key.get_mut(..length)?;
         into[..19].copy_from_slice(second);
         into[19..].copy_from_slice(offset);
-        let zone = &self.zone;
+        let (zone, used_zone) = (&self.zone, &mut self.used_zone);
         let us = self.iso.get(&key[..length], |text| {
             let (civil, offset) = text.split_at(19);
             let civil: DateTime = civil.parse().ok()?;
             let us = match offset.trim() {
-                "" => zone.to_timestamp(civil).ok()?.as_microsecond(),
+                "" => {
+                    *used_zone = true;
+                    zone.to_timestamp(civil).ok()?.as_microsecond()
+                }
                 "Z" | "z" | "UTC" | "GMT" => TimeZone::UTC.to_timestamp(civil).ok()?.as_microsecond(),
                 offset => {
                     TimeZone::UTC.to_timestamp(civil).ok()?.as_microsecond()
