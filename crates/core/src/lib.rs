@@ -15,6 +15,7 @@ pub mod bucket;
 pub mod capacity;
 pub mod classify;
 pub mod control;
+pub mod correlate;
 pub mod detect;
 pub mod gate;
 pub mod histogram;
