@@ -13,10 +13,17 @@
 //!
 //! A figure that was not measured in an interval is NaN, and the interval is left out.
 
+mod costs;
+mod false_discovery;
+mod lags;
 mod pearson;
 mod student;
 
 pub use pearson::{Correlation, pearson};
+
+/// Fewest intervals for a finding. With fewer only an r above 0.63 is significant at α = 0.05, and a single
+/// interval that stands out makes one.
+pub const MIN_INTERVALS: usize = 10;
 
 /// What is asked of [`analyse`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -66,14 +73,44 @@ pub struct Finding {
 ///
 /// `counts` are the requests of each type per interval, `figure` is the bottleneck's in the same intervals.
 pub fn analyse(counts: &[Vec<f64>], figure: &[f64], settings: &Settings) -> Vec<Finding> {
-    let total: f64 = counts.iter().flatten().sum();
-    counts
+    let requests = |of_type: &[f64]| of_type.iter().filter(|count| count.is_finite()).sum::<f64>();
+    let total: f64 = counts.iter().map(|of_type| requests(of_type)).sum();
+    let mut findings: Vec<Finding> = counts
         .iter()
         .map(|of_type| {
-            let correlation = pearson(of_type, figure);
-            let is_significant = correlation.is_some_and(|c| c.r > 0.0 && c.p <= settings.alpha);
-            let share = if total > 0.0 { of_type.iter().sum::<f64>() / total } else { 0.0 };
-            Finding { correlation, lag: 0, is_significant, share, cost: None, is_culprit: false }
+            let strongest = lags::strongest(of_type, figure, settings.max_lag);
+            Finding {
+                correlation: strongest.map(|(_, correlation)| correlation),
+                lag: strongest.map_or(0, |(lag, _)| lag),
+                is_significant: false,
+                share: if total > 0.0 { requests(of_type) / total } else { 0.0 },
+                cost: None,
+                is_culprit: false,
+            }
         })
-        .collect()
+        .collect();
+
+    let p = findings.iter().filter_map(|finding| Some(finding.correlation?.p));
+    let threshold = settings.threshold(p);
+    for finding in &mut findings {
+        finding.is_significant = finding.correlation.is_some_and(|c| c.r > 0.0 && c.p <= threshold);
+    }
+
+    let estimates = costs::estimate(counts, figure, &findings);
+    let suspects = findings.iter().zip(&estimates).filter(|(finding, _)| finding.is_significant);
+    let threshold = settings.threshold(suspects.filter_map(|(_, estimate)| Some(estimate.as_ref()?.p)));
+    for (finding, estimate) in findings.iter_mut().zip(estimates) {
+        let Some(estimate) = estimate else { continue };
+        finding.cost = Some(estimate.cost);
+        // The lower end is above zero at 95 %; the threshold is for other levels and for many suspects.
+        finding.is_culprit = finding.is_significant && estimate.cost.low > 0.0 && estimate.p <= threshold;
+    }
+    findings
+}
+
+impl Settings {
+    /// The largest p that is significant among these.
+    fn threshold(&self, p: impl Iterator<Item = f64>) -> f64 {
+        if self.false_discovery { false_discovery::threshold(p, self.alpha) } else { self.alpha }
+    }
 }

@@ -21,6 +21,30 @@ pub(super) fn p_of_correlation(r: f64, n: usize) -> f64 {
     two_sided((1.0 - r) * (1.0 + r), r * r, n.saturating_sub(2))
 }
 
+/// p of an estimate that is expected to be zero, by its standard deviation. Two-sided.
+pub(super) fn p_of_ratio(estimate: f64, deviation: f64, freedom: usize) -> f64 {
+    if estimate == 0.0 {
+        return 1.0;
+    }
+    let (freedom_part, t_part) = (freedom as f64 * deviation * deviation, estimate * estimate);
+    let sum = freedom_part + t_part;
+    two_sided(freedom_part / sum, t_part / sum, freedom)
+}
+
+/// The t that is exceeded, to either side, with probability `p`.
+pub(super) fn critical(p: f64, freedom: usize) -> f64 {
+    let (mut below, mut above) = (0.0, 1.0);
+    while p_of_ratio(above, 1.0, freedom) > p && above < 1e6 {
+        above *= 2.0;
+    }
+    // Halved until no number lies between.
+    for _ in 0..64 {
+        let middle = 0.5 * (below + above);
+        if p_of_ratio(middle, 1.0, freedom) > p { below = middle } else { above = middle }
+    }
+    above
+}
+
 /// I_x(ν/2, 1/2). `y` is 1 - x, which the caller knows more precisely.
 fn two_sided(x: f64, y: f64, freedom: usize) -> f64 {
     let a = freedom as f64 / 2.0;
@@ -78,4 +102,49 @@ fn continued_fraction(x: f64, a: f64, b: f64) -> f64 {
         }
     }
     fraction
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{critical, p_of_correlation, p_of_ratio};
+
+    #[test]
+    fn one_degree_of_freedom_is_cauchys_distribution() {
+        for t in [1e-6_f64, 0.1, 1.0, 3.0, 1e6] {
+            let p = 2.0 / std::f64::consts::PI * (1.0 / t).atan();
+            assert!((p_of_ratio(t, 1.0, 1) / p - 1.0).abs() < 1e-12, "{t}: {} {p}", p_of_ratio(t, 1.0, 1));
+        }
+    }
+
+    #[test]
+    fn two_degrees_of_freedom_have_a_closed_form() {
+        for t in [1e-6_f64, 0.1, 1.0, 3.0, 1e3] {
+            let p = 2.0 / (2.0 + t * t + t * (2.0 + t * t).sqrt());
+            assert!((p_of_ratio(t, 1.0, 2) / p - 1.0).abs() < 1e-12, "{t}: {} {p}", p_of_ratio(t, 1.0, 2));
+        }
+    }
+
+    #[test]
+    fn critical_values_are_those_of_the_tables() {
+        for (freedom, t) in [(1, 12.706), (2, 4.303), (10, 2.228), (30, 2.042), (1000, 1.962)] {
+            assert!((critical(0.05, freedom) - t).abs() < 5e-4, "{freedom}: {}", critical(0.05, freedom));
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_scale_are_exact() {
+        assert_eq!((p_of_correlation(0.0, 100), p_of_correlation(1.0, 100)), (1.0, 0.0));
+        assert_eq!(p_of_correlation(-1.0, 3), 0.0);
+    }
+
+    /// Rows of Fig. 1, which do not say how many intervals there were: about 1,500.
+    #[test]
+    fn the_papers_figure_1_agrees_with_itself() {
+        for (p, r) in
+            [(0.1747, -0.0350), (0.0926, -0.0434), (0.0034, 0.0756), (0.0953, -0.0431), (0.1206, 0.0401)]
+        {
+            assert!((p_of_correlation(r, 1503) - p).abs() < 5e-4, "{r}: {}", p_of_correlation(r, 1503));
+        }
+        assert!(p_of_correlation(0.5654, 1503) < 5e-5);
+    }
 }

@@ -39,6 +39,7 @@ mod scheduler;
 
 mod measure;
 
+mod correlate;
 mod detect;
 mod rules;
 
