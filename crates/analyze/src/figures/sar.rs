@@ -12,8 +12,8 @@ use crate::log::shown;
 const ITEMS: [&str; 11] =
     ["CPU", "DEV", "IFACE", "INTR", "TTY", "FAN", "TEMP", "IN", "BUS", "FILESYSTEM", "FCHOST"];
 
-/// A table, perhaps in several parts: `sar` prints a header again and again. Live, the parts of several tables
-/// alternate; of a file, one table goes through the whole day, and then the next.
+/// A table, perhaps in several parts: `sar` prints a header again and again. Live, the parts of several
+/// tables alternate; of a file, one table goes through the whole day, and then the next.
 struct Block<'a> {
     item: bool,
     names: Vec<&'a str>,

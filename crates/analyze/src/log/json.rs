@@ -79,15 +79,15 @@ enum Scalar<'a> {
 impl<'a> Fields<'a> {
     fn set(&mut self, key: Key, value: Scalar<'a>) {
         match (key, value) {
-            (Key::Time(rank), value @ (Scalar::Text(_) | Scalar::Number(_))) => {
-                if self.time.as_ref().is_none_or(|(before, _)| rank < *before) {
-                    self.time = Some((rank, value));
-                }
+            (Key::Time(rank), value @ (Scalar::Text(_) | Scalar::Number(_)))
+                if self.time.as_ref().is_none_or(|(before, _)| rank < *before) =>
+            {
+                self.time = Some((rank, value));
             }
-            (Key::Target(rank), Scalar::Text(text)) | (Key::Request, Scalar::Target(rank, text)) => {
-                if self.target.as_ref().is_none_or(|(before, _)| rank < *before) {
-                    self.target = Some((rank, text));
-                }
+            (Key::Target(rank), Scalar::Text(text)) | (Key::Request, Scalar::Target(rank, text))
+                if self.target.as_ref().is_none_or(|(before, _)| rank < *before) =>
+            {
+                self.target = Some((rank, text));
             }
             (Key::Request, Scalar::Text(text)) => self.request = Some(text),
             (Key::Took, Scalar::Number(seconds)) => self.took_s = Some(seconds),
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn lines_of_servers() {
         let lines = [
-            // nginx, as its documentation and its users write it: all values are texts, its time is the end's.
+            // nginx, all values are texts, the time is the end of the request.
             (
                 r#"{"time_local":"24/Nov/2026:03:42:13 +0000","request":"GET /a?b HTTP/1.1","status":"200","request_time":"0.250"}"#,
                 Ok((AT - 250_000, "/a")),
