@@ -154,7 +154,7 @@ pub(crate) fn verdict(report: &Report) -> String {
     }
     let share: f64 = culprits.iter().map(|row| row.finding.share).sum();
     let names: Vec<String> = culprits.iter().map(|row| printable(&row.name)).collect();
-    format!("{} load {figure}; they are {:.1} % of the requests.", names.join(", "), share * 100.0)
+    format!("Culprits of {figure}: {} ({:.1} % of the requests).", names.join(", "), share * 100.0)
 }
 
 /// Everything as one object.

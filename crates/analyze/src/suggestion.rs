@@ -54,12 +54,12 @@ fn keep(report: &Report) -> (f64, String) {
     if load <= 0.0 {
         return (
             KEEP_UNKNOWN,
-            "Half of what they had: their costs are not known well enough to say more.".into(),
+            "Half of what the culprits had: their costs are not known well enough to say more.".into(),
         );
     }
     let keep = (1.0 - (mean - target) / load).clamp(KEEP.0, KEEP.1);
     let text = format!(
-        "They keep {:.0} % of what they had while {} was near its maximum; by the estimated costs that brings it from \
+        "The culprits keep {:.0} % of what they had while {} was near its maximum; by the estimated costs that brings it from \
          {} to {}.",
         keep * 100.0,
         // A comment ends with its line.

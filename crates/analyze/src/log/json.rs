@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn lines_of_servers() {
         let lines = [
-            // nginx, all values are texts, the time is the end of the request.
+            // nginx: all values are texts, and the time is the end of the request.
             (
                 r#"{"time_local":"24/Nov/2026:03:42:13 +0000","request":"GET /a?b HTTP/1.1","status":"200","request_time":"0.250"}"#,
                 Ok((AT - 250_000, "/a")),

@@ -61,7 +61,7 @@ fn the_suggested_configuration_is_valid_and_the_report_is_written() {
     let output = analyze(&args);
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(table.contains("/Search.php load cpu"), "{table}");
+    assert!(table.contains("Culprits of cpu: /Search.php"), "{table}");
     assert!(fs::read_to_string(&page).expect("a page").contains("<svg"));
     let json = analyze(&[&args[..3], &["--json"]].concat());
     let found: Value = serde_json::from_slice(&json.stdout).expect("one JSON object");
