@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod analyze;
 mod check;
 mod ctl;
 mod demo;
@@ -55,6 +56,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// Repeat the measurements behind the papers' figures and compare the results.
     Experiment(experiment::ExperimentOptions),
+    /// Find out which kinds of requests load a bottleneck, from an access log and the host's figures.
+    Analyze(analyze::AnalyzeArgs),
 }
 
 #[derive(Subcommand, Debug)]
@@ -75,5 +78,6 @@ fn main() -> ExitCode {
         Command::Origin(options) => origin::origin(&options),
         Command::Sim(args) => sim::sim(&args),
         Command::Experiment(options) => experiment::experiment(&options),
+        Command::Analyze(args) => analyze::analyze(&args),
     }
 }

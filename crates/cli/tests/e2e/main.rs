@@ -11,6 +11,7 @@ mod origin;
 mod visitor;
 
 mod admin;
+mod analyze;
 mod bodies;
 mod continues;
 mod crash;

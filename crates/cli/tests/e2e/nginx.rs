@@ -11,6 +11,9 @@ use super::http::Client;
 /// Size of the big bodies: 1 GiB.
 pub const BIG: u64 = 1 << 30;
 
+/// Size of `/part`: some thousand times an answer without a body.
+const PART: usize = 512 << 10;
+
 /// A running nginx, killed when dropped. It is a single process, so that killing it kills the replica.
 pub struct Nginx {
     child: Child,
@@ -21,14 +24,29 @@ pub struct Nginx {
 impl Nginx {
     /// Starts one. `/name` answers with `name`.
     pub fn start(name: &str) -> Self {
+        Self::start_with(name, "off")
+    }
+
+    /// One that also writes an access log in the combined form, a line at a time.
+    pub fn start_logging(name: &str) -> Self {
+        Self::start_with(name, "access.log combined")
+    }
+
+    /// The access log of [`Nginx::start_logging`].
+    pub fn access_log(&self) -> PathBuf {
+        self.dir.path().join("access.log")
+    }
+
+    fn start_with(name: &str, access_log: &str) -> Self {
         let dir = TempDir::new();
         let address = free_address();
         let root = dir.path().join("www");
         fs::create_dir_all(root.join("upload")).expect("www");
         // The file is sparse and takes no space on the disk.
         fs::File::create(root.join("big")).and_then(|f| f.set_len(BIG)).expect("big file");
+        fs::write(root.join("part"), vec![b'x'; PART]).expect("part");
         fs::write(root.join("page"), "a page of the shop\n").expect("page");
-        let config = configuration(&dir.path().display().to_string(), address, name);
+        let config = configuration(&dir.path().display().to_string(), address, name, access_log);
         fs::write(dir.path().join("nginx.conf"), config).expect("nginx.conf");
         let child = launch(&dir);
         let nginx = Self { child, dir, address };
@@ -85,14 +103,14 @@ fn launch(dir: &TempDir) -> Child {
         .expect("nginx (Debian: apt-get install nginx-light)")
 }
 
-fn configuration(dir: &str, address: SocketAddr, name: &str) -> String {
+fn configuration(dir: &str, address: SocketAddr, name: &str, access_log: &str) -> String {
     format!(
         "daemon off;
 master_process off;
 pid {dir}/nginx.pid;
 events {{ worker_connections 8192; }}
 http {{
-    access_log off;
+    access_log {access_log};
     client_max_body_size 0;
     client_body_temp_path {dir}/t1; proxy_temp_path {dir}/t2; fastcgi_temp_path {dir}/t3;
     uwsgi_temp_path {dir}/t4; scgi_temp_path {dir}/t5;
