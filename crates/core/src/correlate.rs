@@ -100,12 +100,12 @@ pub fn analyse(counts: &[Vec<f64>], figure: &[f64], settings: &Settings) -> Vec<
     }
 
     let estimates = costs::estimate(counts, figure, &findings);
-    let suspects = findings.iter().zip(&estimates).filter(|(finding, _)| finding.is_significant);
-    let threshold = settings.threshold(suspects.filter_map(|(_, estimate)| Some(estimate.as_ref()?.p)));
+    // Over all types: those that are significant by chance are likely to have a cost by the same chance.
+    let threshold = settings.threshold(estimates.iter().flatten().map(|estimate| estimate.p));
     for (finding, estimate) in findings.iter_mut().zip(estimates) {
         let Some(estimate) = estimate else { continue };
         finding.cost = Some(estimate.cost);
-        // The lower end is above zero at 95 %; the threshold is for other levels and for many suspects.
+        // The lower end is above zero at 95 %; the threshold is for other levels and for many types.
         finding.is_culprit = finding.is_significant && estimate.cost.low > 0.0 && estimate.p <= threshold;
     }
     findings

@@ -21,7 +21,9 @@
 //! **Limits.** The law is linear: a figure that stands at its limit (a processor at 100 %) no longer tells
 //! what requests cost, and costs come out too small. Load that is not in the counts is taken for noise, or
 //! for a cost of the type that it travels with. Types that always come in the same proportion cannot be told
-//! apart by any method: they have no cost here. With many types only those most correlated take part.
+//! apart by any method: they have no cost here. With many types only those most correlated take part. A lag
+//! that was searched for counts as known, so that the intervals hold the cost in 87 to 90 of 100 cases then;
+//! and waves much longer than the few intervals that the variance looks back still make them too narrow.
 
 use super::student;
 use super::{Cost, Finding};
