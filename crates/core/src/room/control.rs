@@ -8,7 +8,7 @@ use super::Room;
 use super::bypass::BypassMeter;
 use super::mean_cost::MeanCostMeter;
 use super::origin_load::ORIGIN_GONE;
-use super::queue_pacer::{PacingInputs, QueuePacer};
+use super::queue_pacer::{IN_TRANSIT_S, PacingInputs, QueuePacer};
 use super::report::{ControlUpdate, Feedback};
 use super::schedule::Density;
 use super::session_pacing::SessionPacer;
@@ -157,7 +157,8 @@ impl RoomControl {
     /// Visitors who were admitted and are not here yet count as the sessions that they will begin: pages may
     /// ask seconds after their turn.
     fn pacing_inputs(&self, room: &Room) -> PacingInputs {
-        let coming = |expected: &ExpectedSessions| expected.per_s_of_newcomers(self.queue_pacer.in_transit());
+        let in_transit = self.queue_pacer.in_transit();
+        let coming = |expected: &ExpectedSessions| expected.growth_per_s(in_transit, IN_TRANSIT_S);
         PacingInputs {
             outflow: self.outflow().get(),
             bypass: room.bypass.per_s() + self.bypass.expected.as_ref().map_or(0.0, coming),

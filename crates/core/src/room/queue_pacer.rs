@@ -32,7 +32,7 @@ use crate::queue_target::queue_target;
 use crate::units::{Cost, Rate, Timestamp};
 
 /// Mean time from being admitted to being here (`T`), in seconds.
-const IN_TRANSIT_S: f64 = 0.5;
+pub(super) const IN_TRANSIT_S: f64 = 0.5;
 /// Time after which visitors come again who were asked to, in seconds.
 const AGAIN_S: f64 = 1.0;
 /// Time in which a wrong queue is set right, in seconds.

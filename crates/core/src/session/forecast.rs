@@ -76,9 +76,12 @@ impl ExpectedSessions {
         (1.0 - self.newcomers_share) / (self.each_per_s * self.newcomers_share)
     }
 
-    /// Cost units per second that newcomers will ask for once they have made first requests of so much work.
-    pub(crate) fn per_s_of_newcomers(&self, first_work: f64) -> f64 {
-        if self.first > 0.0 { first_work / self.first * self.each_per_s } else { 0.0 }
+    /// By how many cost units per second sessions will ask for more than now, once newcomers have made first
+    /// requests of so much work, within `within_s`. Meanwhile others leave.
+    pub(crate) fn growth_per_s(&self, first_work: f64, within_s: f64) -> f64 {
+        let coming = if self.first > 0.0 { first_work / self.first } else { 0.0 };
+        let leaving = self.per_s / self.each_per_s * within_s / self.life_s();
+        (coming - leaving).max(0.0) * self.each_per_s
     }
 
     /// Whether the figures are possible ones.
