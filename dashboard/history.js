@@ -22,12 +22,15 @@ export function history(main, _shared, asked) {
   let chart = null;
   let zoom = null;
   let known = new Map();
+  let detectors = [];
 
   const query = () => {
     const params = new URLSearchParams({ metric: metric.value });
     const [kind, name] = group.value.split(':', 2);
-    const isOfClass = known.get(metric.value)?.of === 'class';
-    if (isOfClass && name) params.set(kind, name);
+    const isOfDetector = known.get(metric.value)?.of === 'detector';
+    // A detector's figure is always of one of them, and no other figure is.
+    if (isOfDetector) params.set('detector', kind === 'detector' ? name : detectors[0] ?? '');
+    else if (name && kind !== 'detector' && known.get(metric.value)?.of === 'class') params.set(kind, name);
     if (zoom) {
       params.set('from', Math.floor(zoom[0]));
       params.set('to', Math.ceil(zoom[1]));
@@ -66,12 +69,14 @@ export function history(main, _shared, asked) {
       h('button', { type: 'button', class: 'quiet', click: png }, 'PNG')),
     about, box));
 
-  get('v1/history').then(({ metrics, classes, tiers }) => {
+  get('v1/history').then(({ metrics, classes, tiers, detectors: named }) => {
     known = new Map(metrics.map(of => [of.name, of]));
+    detectors = named;
     metric.append(...metrics.map(({ name }) => h('option', { value: name, selected: name === (asked.get('metric') ?? 'goodput') }, name)));
     group.append(h('option', { value: '' }, 'everything'),
       ...classes.map(name => h('option', { value: `class:${name}` }, `class ${name}`)),
-      ...tiers.map(name => h('option', { value: `tier:${name}` }, `tier ${name}`)));
+      ...tiers.map(name => h('option', { value: `tier:${name}` }, `tier ${name}`)),
+      ...detectors.map(name => h('option', { value: `detector:${name}` }, `detector ${name}`)));
     draw();
   }, error => { about.textContent = error.message; });
   return { close: () => chart?.close() };

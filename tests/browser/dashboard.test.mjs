@@ -115,6 +115,14 @@ test('a setting is changed in place, confirmed, undone, and in the audit', async
     await page.getByRole('button', { name: 'Undo' }).click();
     await until('the old value', async () => await value() === before);
 
+    await input.fill('8s');
+    await row.getByRole('button', { name: 'Apply' }).click();
+    await page.getByRole('button', { name: 'Change', exact: true }).click();
+    await until('the next value', async () => await value() === '8s');
+    await row.getByRole('button', { name: 'Back to the file' }).click();
+    await page.getByRole('button', { name: 'Change', exact: true }).click();
+    await until('the value of the file', async () => await value() === before);
+
     await input.fill('much');
     await row.getByRole('button', { name: 'Apply' }).click();
     await page.getByRole('button', { name: 'Change', exact: true }).click();
@@ -176,7 +184,7 @@ test('why a request was refused, with a hostile path, is shown as text', async (
 });
 
 test('the history is zoomed by dragging, and exported as CSV and PNG', async () => {
-  await visit({}, {}, async (page, stage) => {
+  await visit({ more: MORE }, {}, async (page, stage) => {
     await until('some seconds of history', async () => {
       const { text } = await request(`${stage.admin}/v1/history?metric=goodput&from=-1m&step=1`);
       return JSON.parse(text).rows.filter(([, average]) => average !== null).length >= 2;
@@ -184,6 +192,11 @@ test('the history is zoomed by dragging, and exported as CSV and PNG', async () 
     await go(page, 'history');
     await page.getByLabel('Figure').selectOption('goodput');
     await page.getByText('One point is').waitFor();
+    await page.getByLabel('Figure').selectOption('detector_level');
+    await page.getByText('0: green').waitFor();
+    await page.getByLabel('Of', { exact: true }).selectOption('detector:slow');
+    await page.getByLabel('Figure').selectOption('goodput');
+    await page.getByText('below 500').waitFor();
     const over = page.locator('.u-over');
     const box = await over.boundingBox();
     const asked = page.waitForRequest(sent => /metric=goodput.*to=\d+/.test(sent.url()));
