@@ -216,7 +216,7 @@ impl Control {
 fn load(room: &Room, gate: &Totals, now: Timestamp) -> GateLoad {
     // Visitors who wait for a session slot are no backlog of the origin.
     let room_waits = room.busy(now) && !room.session_slots.are_limiting();
-    GateLoad { room_waits, queued: gate.backlog(), in_flight: gate.in_flight }
+    GateLoad { room_waits, coming: room.coming(), queued: gate.backlog(), in_flight: gate.in_flight }
 }
 
 impl Bounds {

@@ -37,6 +37,7 @@ mod backlog;
 mod bypass;
 mod checker;
 mod control;
+mod early;
 mod lateness;
 mod mean_cost;
 mod origin_load;
@@ -58,7 +59,6 @@ mod tests;
 mod ticket_admission;
 mod tokenchecks;
 mod types;
-mod whole_seconds;
 
 use adoption::Adoption;
 use attendance::Attendance;
@@ -66,6 +66,7 @@ use bypass::Bypass;
 pub use checker::Checker;
 use checker::MAX_SHOWN;
 use control::RoomControl;
+pub use early::{LOOK_AGAIN, is_held, told_seconds};
 pub use ownership::{Claim, Member, OwnerAnswer};
 use polling::Polling;
 pub use polling::{LONGEST_POLL_INTERVAL, PollIntervals};
@@ -88,7 +89,6 @@ pub use types::{
     Arrival, NeedsNewRoom, RedeemedEarlier, Redemption, RoomState, RoomTargets, TicketStatus, Wait,
 };
 use types::{MAX_WAIT, MIN_WAIT};
-pub use whole_seconds::{LOOK_AGAIN, is_held, told_seconds};
 
 /// Tickets count whole milliseconds.
 const SHORTEST_PROMISE: Duration = Duration::from_millis(1);
@@ -471,6 +471,11 @@ impl Room {
     /// Sets the capacity, which governs by itself: [`Room::set_targets`].
     pub fn set_capacity(&self, capacity: Rate, now: Timestamp) {
         self.set_targets(&capacity.into(), now);
+    }
+
+    /// Visitors whom the virtual clock has admitted and who have not come yet, where a queue is kept.
+    pub(crate) fn coming(&self) -> u32 {
+        self.control().coming(self)
     }
 
     /// What the room's decisions are based on.

@@ -130,6 +130,12 @@ impl Sessions {
         self.configure_cap(config.cap);
     }
 
+    /// The clock has stepped ahead to `now`: the machine was suspended, or its clock was wrong. Nobody could
+    /// ask for anything in the time that was left out, so no session ends by it.
+    pub fn clock_stepped(&self, now: Timestamp) {
+        self.table.lifetimes.clock_stepped(now);
+    }
+
     fn configure_cap(&self, cap: Cap) {
         let controller = &mut lock(&self.control).cap;
         controller.configure(cap, self.table.lifetimes.get().timeout);

@@ -73,6 +73,8 @@ impl Sample {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GateLoad {
     pub room_waits: bool,
+    /// Visitors whom the room has let in and who are not here yet.
+    pub coming: u32,
     pub queued: usize,
     pub in_flight: u32,
 }

@@ -27,6 +27,9 @@ use crate::virtual_clock::{Advance, VirtualTime, pace};
 /// A second is judged for no-shows so long after the virtual clock has passed: pages wake up and connect.
 const JUDGE_AFTER_S: u64 = 2;
 
+/// The capacity is searched for where more than this multiple of it is let in: a cruise asks for up to 1.3.
+const SEARCHING: f64 = 1.5;
+
 /// What only the control side knows. Methods that take the room are called with its lock held.
 pub(super) struct RoomControl {
     last_tick: Timestamp,
@@ -147,6 +150,12 @@ impl RoomControl {
         }
     }
 
+    /// Visitors in transit, where a queue is kept.
+    pub(super) fn coming(&self, room: &Room) -> u32 {
+        // The cast saturates.
+        (self.queue_pacer.in_transit() / room.tickets.load.mean_cost().units()) as u32
+    }
+
     /// The rate to start from. While the capacity is searched for, the outflow is a multiple of it, and a
     /// queue that grows too long ends the attempt. Visitors of sessions come back after that.
     fn outflow(&self) -> Rate {
@@ -162,6 +171,7 @@ impl RoomControl {
         PacingInputs {
             outflow: self.outflow().get(),
             bypass: room.bypass.per_s() + self.bypass.expected.as_ref().map_or(0.0, coming),
+            is_searching: self.targets.outflow.get() > SEARCHING * self.targets.capacity.get(),
             mean_cost: room.tickets.load.mean_cost().units(),
             max_queued: self.max_queued,
             show_up: room.attendance.show_up.load(),

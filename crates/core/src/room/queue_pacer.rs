@@ -12,11 +12,16 @@
 //! F' = (D - F) / 1 s             while the origin is at its limit; else towards max(D, F, outflow)
 //! k' = k r                       r = 0.05/s * clamp((Q* - Q) / Q*, -3, 1);
 //!                                0.3/s while the origin could take more
-//! Q*                             the queue to keep: `queue_target.rs`
+//! Q*                             the queue to keep: `s` times that of `queue_target.rs`
+//! s' = -0.01/s s                 the share of it that is needed: at least 1/2, and 1 after a tick in which
+//!                                the origin had free slots and nobody queued
 //! ```
 //!
 //! * `Q` work in the gate's queue, `D` work per second that left it for the origin, `A` of it bypass traffic.
 //! * `T` 0.5 s: an admitted visitor comes within a second or so (a page asks, a connection is made).
+//! * `s`: how unevenly visitors come is seen by the queue that runs dry. Pages are answered in their turn and
+//!   come at once: half the queue is enough for them, and they wait half as long in it. Where visitors come
+//!   late, the queue runs dry, and is kept whole for a while.
 //! * `k` takes in what the show-up ratio does not know yet: between 1/2 and 4.
 //!
 //! Without `P` the loop is an integrator behind a delay of up to 1 s and must be slow (gain 0.4/s). With it
@@ -39,6 +44,9 @@ const AGAIN_S: f64 = 1.0;
 const SETTLE_S: f64 = 1.0;
 /// Memory of the work per second that leaves the queue, in seconds.
 const FLOW_MEMORY_S: f64 = 1.0;
+/// Least share of the queue target that is kept, and its decay per second.
+const LEAST_SHARE: f64 = 0.5;
+const SHARE_DECAY: f64 = 0.01;
 /// How fast the correction follows the queue, per second; and while the origin could take more.
 const CORRECTION: f64 = 0.05;
 const CORRECTION_STARVED: f64 = 0.3;
@@ -53,16 +61,12 @@ pub(super) struct PacingInputs {
     /// The rate to start from.
     pub(super) outflow: f64,
     pub(super) bypass: f64,
+    /// The capacity is searched for, or the origin is probed with more.
+    pub(super) is_searching: bool,
     /// Work of an average visitor, in cost units.
     pub(super) mean_cost: f64,
     pub(super) max_queued: f64,
     pub(super) show_up: f64,
-}
-
-impl PacingInputs {
-    fn queue_target(&self, flow: f64) -> f64 {
-        queue_target(flow, self.mean_cost, self.max_queued)
-    }
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -74,6 +78,8 @@ pub(super) struct QueuePacer {
     flow: f64,
     /// `k`.
     correction: f64,
+    /// `s`.
+    share: f64,
     /// `Q`, extrapolated from the last observation.
     queued: f64,
     /// `P`.
@@ -88,7 +94,7 @@ pub(super) struct QueuePacer {
 
 impl QueuePacer {
     pub(super) fn new() -> Self {
-        Self { correction: 1.0, ..Self::default() }
+        Self { correction: 1.0, share: LEAST_SHARE, ..Self::default() }
     }
 
     /// No one waits: what was learned does not apply to the next crowd.
@@ -127,6 +133,9 @@ impl QueuePacer {
         let left = gate.forwarded_cost.saturating_sub(before).units() / over_s;
         let goal = if is_starved { left.max(self.flow).max(inputs.outflow) } else { left };
         self.flow += (goal - self.flow) * (1.0 - keep(over_s, FLOW_MEMORY_S));
+        let lacks_queue = is_starved && !self.is_deferring && !self.is_overruled && !inputs.is_searching;
+        self.share =
+            if lacks_queue { 1.0 } else { self.share * (-SHARE_DECAY * over_s).exp() }.max(LEAST_SHARE);
         let rate = if self.is_overruled {
             0.0
         } else if is_starved && !self.is_deferring {
@@ -134,17 +143,21 @@ impl QueuePacer {
         } else if self.has_stopped {
             0.0
         } else {
-            let target = inputs.queue_target(self.flow);
+            let target = self.queue_target(inputs);
             CORRECTION * ((target - self.queued) / target).clamp(-3.0, 1.0)
         };
         let (least, most) = (*CORRECTION_RANGE.start(), *CORRECTION_RANGE.end());
         self.correction = (self.correction * (rate * over_s).exp()).clamp(least, most);
     }
 
+    fn queue_target(&self, inputs: &PacingInputs) -> f64 {
+        self.share * queue_target(self.flow, inputs.mean_cost, inputs.max_queued)
+    }
+
     /// Promised work to admit per second (`u`).
     pub(super) fn pace(&mut self, inputs: &PacingInputs) -> f64 {
         let own = (self.correction * self.flow - inputs.bypass).max(0.0);
-        let missing = inputs.queue_target(self.flow) - self.queued;
+        let missing = self.queue_target(inputs) - self.queued;
         let pace = own + (missing + own * IN_TRANSIT_S - self.in_transit) / SETTLE_S;
         let most = MAX_PACE * self.flow.max(inputs.outflow);
         self.has_stopped = pace <= 0.0;
@@ -172,8 +185,14 @@ impl QueuePacer {
 mod tests {
     use super::*;
 
-    const INPUTS: PacingInputs =
-        PacingInputs { outflow: 1_000.0, bypass: 0.0, mean_cost: 1.0, max_queued: f64::MAX, show_up: 1.0 };
+    const INPUTS: PacingInputs = PacingInputs {
+        outflow: 1_000.0,
+        bypass: 0.0,
+        is_searching: false,
+        mean_cost: 1.0,
+        max_queued: f64::MAX,
+        show_up: 1.0,
+    };
 
     fn gate(queued: u64, forwarded: u64) -> Totals {
         let (queued_cost, forwarded_cost) =
@@ -194,6 +213,26 @@ mod tests {
         let known = pacer.flow;
         pacer.observe(&gate(0, 0), Some(&PacingInputs { outflow: 9_000.0, ..INPUTS }), at(0));
         assert_eq!(pacer.flow, known);
+    }
+
+    #[test]
+    fn the_queue_kept_is_as_long_as_it_must_be_for_the_origin_not_to_lack_requests() {
+        let mut pacer = QueuePacer::new();
+        let mut tick = 0;
+        let mut pass = |queued: u64, ticks: u64, inputs: &PacingInputs| {
+            for _ in 0..ticks {
+                tick += 1;
+                let now = Timestamp::from_millis(1_000_000 + 100 * tick);
+                pacer.observe(&gate(queued, 100 * tick), Some(inputs), now);
+            }
+            pacer.share
+        };
+        assert_eq!(pass(50, 10, &INPUTS), LEAST_SHARE);
+        assert_eq!(pass(0, 1, &INPUTS), 1.0, "nobody queued");
+        assert!((pass(50, 100, &INPUTS) - 0.905).abs() < 0.01, "ten seconds");
+        assert_eq!(pass(50, 700, &INPUTS), LEAST_SHARE);
+        let searching = PacingInputs { is_searching: true, ..INPUTS };
+        assert_eq!(pass(0, 10, &searching), LEAST_SHARE, "the limit grows faster than visitors can come");
     }
 
     #[test]

@@ -31,6 +31,8 @@ const LONGEST: Duration = Duration::from_secs(49 * 24 * 3600);
 pub(super) struct Lifetimes {
     pub(super) timeout: Duration,
     pub(super) max_age: Duration,
+    /// Idle time counts from here on at the earliest: when the clock stepped ahead last.
+    pub(super) idle_from: Timestamp,
 }
 
 /// Lifetimes that every request reads and a reload changes. A request that reads one old and one new value is
@@ -39,6 +41,7 @@ pub(super) struct Lifetimes {
 pub(super) struct SharedLifetimes {
     timeout: Atomic<Duration>,
     max_age: Atomic<Duration>,
+    idle_from: Atomic<Timestamp>,
 }
 
 impl SharedLifetimes {
@@ -51,8 +54,16 @@ impl SharedLifetimes {
         self.max_age.store(whole_ms(config.max_age));
     }
 
+    pub(super) fn clock_stepped(&self, now: Timestamp) {
+        self.idle_from.store(now);
+    }
+
     pub(super) fn get(&self) -> Lifetimes {
-        Lifetimes { timeout: self.timeout.load(), max_age: self.max_age.load() }
+        Lifetimes {
+            timeout: self.timeout.load(),
+            max_age: self.max_age.load(),
+            idle_from: self.idle_from.load(),
+        }
     }
 }
 
@@ -199,6 +210,11 @@ impl Entry {
         Timestamp::from_millis(self.begun_ms() + u64::from(self.last_ms))
     }
 
+    /// Since when it has no request in progress, as far as it ends by that.
+    fn idle_since(&self, lives: &Lifetimes) -> Timestamp {
+        self.last().max(lives.idle_from)
+    }
+
     /// Time without a request; zero while one is in progress.
     pub(super) fn idle(&self, now: Timestamp) -> Duration {
         if self.under_way > 0 { Duration::ZERO } else { now.since(self.last()) }
@@ -250,12 +266,13 @@ impl Entry {
     /// The time after which it is over.
     fn deadline(&self, lives: &Lifetimes) -> Timestamp {
         let oldest = self.begun() + lives.max_age;
-        if self.under_way > 0 { oldest } else { (self.last() + lives.timeout).min(oldest) }
+        if self.under_way > 0 { oldest } else { (self.idle_since(lives) + lives.timeout).min(oldest) }
     }
 
     /// When to look at it: not after its deadline, whenever its requests end from now on.
     pub(super) fn due(&self, lives: &Lifetimes, now: Timestamp) -> Timestamp {
-        let idle = if self.under_way > 0 { self.last().max(now) } else { self.last() };
+        let idle = self.idle_since(lives);
+        let idle = if self.under_way > 0 { idle.max(now) } else { idle };
         (idle + lives.timeout).min(self.begun() + lives.max_age)
     }
 

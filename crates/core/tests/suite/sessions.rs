@@ -39,6 +39,17 @@ fn an_admitted_session_keeps_its_slot_until_the_timeout() {
 }
 
 #[test]
+fn no_session_ends_by_a_step_of_the_clock() {
+    let sessions = Sessions::new(&config(Cap::Fixed(1)), START);
+    assert_eq!(admit(&sessions, 1, COMMON, at(0)), Ok(()));
+    sessions.clock_stepped(at(30_000));
+    tick(&sessions, 0, at(30_000));
+    assert_eq!(touch(&sessions, 1, at(44_900)), SessionStatus::Admitted);
+    tick(&sessions, 0, at(60_000));
+    assert_eq!(touch(&sessions, 1, at(60_000)), SessionStatus::New, "idle since then");
+}
+
+#[test]
 fn a_busy_session_ends_at_its_greatest_age() {
     let sessions = Sessions::new(&config(Cap::None), START);
     assert_eq!(admit(&sessions, 1, COMMON, at(0)), Ok(()));

@@ -52,13 +52,16 @@ impl Clock {
         Timestamp::from_micros(now_us.max(later_us))
     }
 
-    /// Moves the offset towards wall time. Called by the control thread only.
-    pub fn discipline(&self) {
+    /// Moves the offset towards wall time. Called by the control thread only. Returns whether the clock has
+    /// stepped ahead.
+    pub fn discipline(&self) -> bool {
         let elapsed = self.elapsed_us();
         let since = elapsed - self.disciplined_us.swap(elapsed, Ordering::Relaxed);
         let base = self.base_us.load(Ordering::Relaxed);
         let wall_base = wall_us().saturating_sub(elapsed);
-        self.base_us.store(steer(base, wall_base, since), Ordering::Relaxed);
+        let steered = steer(base, wall_base, since);
+        self.base_us.store(steered, Ordering::Relaxed);
+        is_step(base, steered)
     }
 
     fn elapsed_us(&self) -> u64 {
@@ -70,11 +73,12 @@ impl Clock {
 /// than `STEP` ahead.
 pub fn steer(base: u64, target: u64, since: u64) -> u64 {
     let most = since / 100;
-    if target > base + STEP.as_micros() as u64 {
-        target
-    } else {
-        target.clamp(base.saturating_sub(most), base + most)
-    }
+    if is_step(base, target) { target } else { target.clamp(base.saturating_sub(most), base + most) }
+}
+
+/// Whether the offset `new` is followed at once from `old`.
+pub fn is_step(old: u64, new: u64) -> bool {
+    new > old + STEP.as_micros() as u64
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that reads clocks")]

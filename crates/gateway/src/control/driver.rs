@@ -185,8 +185,11 @@ impl Control {
 
     fn tick(&self, ticker: &mut Ticker) {
         let shared = &self.shared;
-        shared.clock.discipline();
+        let has_stepped = shared.clock.discipline();
         let now = shared.clock.now();
+        if has_stepped {
+            shared.sessions.table.clock_stepped(now);
+        }
         shared.gate.tick(now);
         shared.coalescer.sweep(now);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), now);

@@ -87,7 +87,7 @@ async fn handle(
     target::clean_referer(&mut parts.headers);
     let mut context = RequestContext::of(worker, conn, &parts, started, deadline);
     if parts.uri.path() == STATUS_PATH {
-        return own(context.status(&parts, url_ticket.as_deref()));
+        return own(context.status(&parts, url_ticket.as_deref()).await);
     }
     context.worker.shard.arrived(context.class);
     context.count_tier(Counters::arrived);
@@ -168,7 +168,7 @@ impl RequestContext {
 
     /// Until the ticket's turn, which comes within a second. The time is the waiting room's: the request
     /// begins after it.
-    async fn hold(&mut self, ticket: &Ticket, mut left: Duration) {
+    pub(crate) async fn hold(&mut self, ticket: &Ticket, mut left: Duration) {
         let since = self.started;
         loop {
             tokio::time::sleep(left.min(LOOK_AGAIN)).await;

@@ -253,11 +253,7 @@ impl World<'_> {
             Decision::SendToRebind => unreachable!("visitors of the simulator have one address each"),
             Decision::AskOwner { .. } => unreachable!("the simulator has one tokencheck"),
             Decision::Delay { left, .. } => {
-                if let Some(client) = self.clients.get_mut(number) {
-                    client.hold_back();
-                }
-                let again_us = (left.min(room::LOOK_AGAIN).as_micros() as u64).max(1);
-                self.agenda.push(at + again_us, Item::Visit(number));
+                self.hold_back(number, left);
             }
             Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
@@ -297,6 +293,15 @@ impl World<'_> {
                 unreachable!("policies have been performed, and no ticket stands in a URL")
             }
         }
+    }
+
+    /// Looks again when the visitor's turn should have come.
+    fn hold_back(&mut self, number: u32, left: Duration) {
+        if let Some(client) = self.clients.get_mut(number) {
+            client.hold_back();
+        }
+        let again_us = (left.min(room::LOOK_AGAIN).as_micros() as u64).max(1);
+        self.agenda.push(self.now_us + again_us, Item::Visit(number));
     }
 
     fn refuse(&mut self, number: u32, what: What, status: u16) {
@@ -437,6 +442,12 @@ impl World<'_> {
         let (state, wait, _) = poll::standing(look, usable);
         if let Some(ticket) = ticket {
             self.oracle.looked(caller.client, caller.process, &ticket, &look, usable, &self.processes);
+        }
+        if let TicketStatus::Wait(left) = look
+            && usable
+            && room::is_held(left.wait, caller.held)
+        {
+            return self.hold_back(caller.client, left.wait);
         }
         let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());

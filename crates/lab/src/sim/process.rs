@@ -70,10 +70,12 @@ impl DriftingClock {
         Timestamp::from_micros(self.base_us.get() + now_us)
     }
 
-    fn discipline(&self, now_us: u64) {
+    /// Returns whether the clock has stepped ahead.
+    fn discipline(&self, now_us: u64) -> bool {
         let since = now_us - self.disciplined_us.replace(now_us);
         let wall = EPOCH_US.saturating_add_signed(self.ahead_us);
-        self.base_us.set(clock::steer(self.base_us.get(), wall, since));
+        let steered = clock::steer(self.base_us.get(), wall, since);
+        clock::is_step(self.base_us.replace(steered), steered)
     }
 
     /// The wall clock is wrong by this from now on; it is followed as the gateway follows one.
@@ -142,8 +144,11 @@ impl GateProcess {
         is_origin_usable: bool,
         most_in_flight: Option<u32>,
     ) -> Vec<(Woken, ShedReason)> {
-        self.clock.discipline(now_us);
+        let has_stepped = self.clock.discipline(now_us);
         let now = self.now(now_us);
+        if has_stepped && let Some(sessions) = &self.sessions {
+            sessions.clock_stepped(now);
+        }
         let late = std::iter::from_fn(|| self.gate.tick(now)).collect();
         let gate = self.gate.totals();
         self.tick_sessions(&gate, now);

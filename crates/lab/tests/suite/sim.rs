@@ -56,6 +56,19 @@ fn watching_changes_nothing() {
     assert_eq!((seen.digest, seen.events), (unseen.digest, unseen.events));
 }
 
+/// A gate that knows nothing of an origin meets a crowd: 99 of 100 requests take at most three times as long
+/// as unloaded, and the origin is used from the first second on.
+#[test]
+fn a_crowd_before_a_gate_that_knows_nothing_is_answered_fast() {
+    for seed in 1..=5 {
+        let outcome = play(&load("cold.toml"), seed).outcome;
+        let of = |key: &str| outcome.figure(key);
+        assert!(of("told_to_wait") > 3_500.0 && of("failed") == 0.0, "{:?}", outcome.summary);
+        assert!(of("response_p99_ms") < 300.0, "seed {seed}: {:?}", outcome.summary);
+        assert!(of("goodput_while_waiting_rps") > 98.0, "seed {seed}: {:?}", outcome.summary);
+    }
+}
+
 #[test]
 fn everybody_is_served_and_the_rate_bound_holds() {
     let run = play(&crowd(), 1);

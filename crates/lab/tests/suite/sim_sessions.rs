@@ -81,6 +81,17 @@ fn with_faults() {
     no_session_loses_a_request(&[("gate.session.max", "60"), ("gate.session.when_full", "refuse")], true);
 }
 
+/// A clock that steps ahead by more than the sessions' timeout, between two requests of a session.
+#[test]
+fn a_session_outlives_a_step_of_the_clock() {
+    for max in ["discovered", "60"] {
+        let sessions = sessions(&[("gate.session.max", max)]);
+        let report = sweep(&sessions, 10_478..=10_478, 1, true).expect("a scenario");
+        let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
+        assert!(broken.is_none(), "{max}: {broken:?}");
+    }
+}
+
 /// Without a bound on the number of sessions the room lets in whom it can serve when they come back: the
 /// pages of visitors who are in stay quick, and the origin is used.
 #[test]
@@ -94,6 +105,28 @@ fn visitors_are_let_in_by_what_they_will_ask_for() {
     // In one line with newcomers, 0.66 s; with the traffic of the last ten seconds in place of what is to
     // come, 2.5 s.
     assert!(of("sessions_p99_while_waiting_ms") < 500.0, "{:?}", outcome.summary);
+}
+
+/// With so many workers that chance hardly ever occupies all of them, requests of sessions wait at the gate
+/// for less time than one takes unloaded. With four workers they cannot, in whatever order they go: at 97 %
+/// of the capacity sessions alone occupy all workers for a third of the time.
+#[test]
+fn requests_of_sessions_hardly_wait_at_the_gate_of_a_service_with_many_workers() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/browse.toml");
+    let changes = [
+        ("arrivals.phase", r#"[{rate=40, for="60s"}, {rate=300, for="60s"}, {rate=40, for="180s"}]"#),
+        ("origin.workers", "640"),
+        ("origin.stage", r#"[{name="app", servers=40}]"#),
+        ("origin.path", r#"[{path="**", demand={app="40ms"}}]"#),
+    ];
+    let changes = changes.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let scenario = Scenario::load_with(&file, &changes).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let outcome = run(&scenario, &SimOptions::new(3)).expect("a scenario that can be played").outcome;
+    let of = |key: &str| outcome.figure(key);
+    assert!(of("told_to_wait") > 5_000.0, "{:?}", outcome.summary);
+    assert!(of("goodput_while_waiting_rps") > 970.0, "{:?}", outcome.summary);
+    // 40 ms at the origin.
+    assert!(of("sessions_p99_while_waiting_ms") < 80.0, "{:?}", outcome.summary);
 }
 
 /// Newcomers go one by one: the parts of the pages of several do not queue behind each other.

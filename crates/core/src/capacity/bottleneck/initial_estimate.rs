@@ -7,24 +7,22 @@
 
 use crate::capacity::GateLoad;
 
-/// Cost units per second before anything is known, until somebody has queued for the origin: an origin that
-/// answers at once takes a crowd's first tick; another one gets some 75 more requests queued.
-pub(super) const OPENING: f64 = 250.0;
-/// Cost units per second once somebody has queued.
-pub(super) const FIRST: f64 = 100.0;
+/// Cost units per second before anything is known: what the first in-flight slots, four, serve of requests
+/// that take a tenth of a second. An origin gets some 25 requests in the first tick. With 250 per second it
+/// got 94, and the first visitors of an origin of 100 requests per second waited for a second at the gate.
+pub(super) const FIRST: f64 = 40.0;
 /// The estimate as a multiple of the best throughput seen.
 const OVER_BEST: f64 = 2.0;
 /// Growth per tick while visitors wait for an origin with free slots: more than doubles in two ticks.
 const GROWTH: f64 = 1.5;
 const MOST: f64 = 1_000_000.0;
-/// Growth ends at this multiple of the throughput or [`FIRST`]: those who seem to wait may be on their way.
+/// Growth ends at this multiple of the throughput, or of [`LEAST_BEST`] where that is more.
 const MOST_OVER_BEST: f64 = 10.0;
+const LEAST_BEST: f64 = 100.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitialEstimate {
     pub(super) rate: f64,
-    /// Nobody has queued for the origin yet.
-    is_opening: bool,
     pub(super) ended: f64,
     /// Decaying sums over about a second of cost units that ended and of seconds.
     served: f64,
@@ -32,11 +30,10 @@ pub(super) struct InitialEstimate {
 }
 
 impl InitialEstimate {
-    /// Starts from `start` cost units per second, or from [`OPENING`].
+    /// Starts from `start` cost units per second, or from [`FIRST`].
     pub fn new(start: Option<f64>) -> Self {
-        let start = start.filter(|rate| *rate > 0.0);
-        let rate = start.unwrap_or(OPENING);
-        Self { rate, is_opening: start.is_none(), ended: 0.0, served: 0.0, over_s: 0.0 }
+        let rate = start.filter(|rate| *rate > 0.0).unwrap_or(FIRST);
+        Self { rate, ended: 0.0, served: 0.0, over_s: 0.0 }
     }
 
     /// A tick of `elapsed_s` has passed; `limit` requests may be in flight.
@@ -47,13 +44,9 @@ impl InitialEstimate {
             self.over_s = keep * self.over_s + elapsed_s;
             self.ended = 0.0;
         }
-        if self.is_opening && load.queued > 0 {
-            self.is_opening = false;
-            self.rate = self.rate.min(FIRST);
-        }
         self.rate = self.rate.max(OVER_BEST * self.throughput());
         if starves(load, limit) {
-            let most = (MOST_OVER_BEST * self.throughput().max(FIRST)).min(MOST);
+            let most = (MOST_OVER_BEST * self.throughput().max(LEAST_BEST)).min(MOST);
             self.rate = self.rate.max((self.rate * GROWTH).min(most));
         }
     }
@@ -63,7 +56,8 @@ impl InitialEstimate {
     }
 }
 
-/// Whether visitors wait in the room while the origin has free slots and nobody queues for them.
+/// Whether visitors wait in the room while the origin has free slots and nobody queues for them, or is on the
+/// way to them.
 pub(super) fn starves(load: &GateLoad, limit: u32) -> bool {
-    load.room_waits && load.queued == 0 && load.in_flight < limit
+    load.room_waits && load.queued == 0 && load.coming == 0 && load.in_flight < limit
 }

@@ -304,7 +304,7 @@ fn waiting_for_a_pause_does_not_make_a_request_long_lived() {
     let sample = |sent: u64, ended: u64| sample(ms(ended), ms(ended).since(ms(sent)), 4);
     let idle_s = |last: Sample| {
         let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-        let load = GateLoad { room_waits: true, queued: 9, in_flight: 4 };
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 4 };
         estimator.tick(&load, ms(10_000));
         (0..100).for_each(|i| estimator.observe(&sample(10_000 + i * 25, 10_100 + i * 25)));
         estimator.observe(&last);
@@ -327,7 +327,7 @@ fn samples_sent_while_slots_were_free_are_ignored() {
     let judged = |in_flight: u32| {
         let mut estimator =
             Bottleneck::new(BottleneckConfig { start_in_flight: 20, ..Default::default() }, None);
-        let load = GateLoad { room_waits: true, queued: 9, in_flight };
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight };
         estimator.tick(&load, ms(10_000));
         for i in 0..20 {
             estimator.observe(&sample(ms(10_100 + i * 25), Duration::from_millis(90), in_flight));
@@ -356,12 +356,12 @@ fn long_lived_requests_are_counted_apart() {
 #[test]
 fn the_initial_estimate_grows_while_visitors_wait_for_an_idle_origin() {
     let mut estimate = InitialEstimate::new(None);
-    let idle = GateLoad { room_waits: false, queued: 0, in_flight: 0 };
+    let idle = GateLoad { room_waits: false, coming: 0, queued: 0, in_flight: 0 };
     (0..100).for_each(|_| estimate.tick(&idle, 4, 0.1));
-    assert_eq!(estimate.rate, initial_estimate::OPENING);
-    estimate.tick(&GateLoad { queued: 1, in_flight: 4, room_waits: true }, 4, 0.1);
-    assert_eq!(estimate.rate, initial_estimate::FIRST, "somebody queued");
+    assert_eq!(estimate.rate, initial_estimate::FIRST);
     let starving = GateLoad { room_waits: true, ..idle };
+    (0..10).for_each(|_| estimate.tick(&GateLoad { coming: 1, ..starving }, 4, 0.1));
+    assert_eq!(estimate.rate, initial_estimate::FIRST, "somebody is on the way");
     (0..10).for_each(|_| estimate.tick(&starving, 4, 0.1));
     assert!(estimate.rate > 3.0 * initial_estimate::FIRST);
     // The origin is full.
@@ -419,9 +419,9 @@ fn a_ramp_lets_in_what_is_needed_when_visitors_arrive() {
     let gain = |round_s| Purpose::Ramp.gain(round_s);
     assert_eq!(gain(None), 2.0, "nothing is known");
     assert!(gain(Some(5.0)) < 2.5, "in a second it does not double");
-    assert!(gain(Some(0.5)) > 4.0 && gain(Some(0.5)) < gain(Some(0.3)));
-    for round_s in [0.01, 0.0] {
-        assert_eq!(gain(Some(round_s)), 12.0);
+    assert!(gain(Some(2.0)) > 2.5 && gain(Some(2.0)) < gain(Some(1.5)));
+    for round_s in [1.0, 0.01, 0.0] {
+        assert_eq!(gain(Some(round_s)), 4.0);
     }
     assert!(Purpose::Cruise.gain(Some(0.01)) < 1.1);
 }

@@ -75,7 +75,7 @@ impl Bench {
 
 /// Visitors wait, with so many requests at the service.
 pub fn waits(in_flight: u32) -> GateLoad {
-    GateLoad { room_waits: true, queued: 0, in_flight }
+    GateLoad { room_waits: true, coming: 0, queued: 0, in_flight }
 }
 
 /// Nobody waits.

@@ -75,6 +75,7 @@ impl Service {
         while self.now_us < until_us {
             let load = GateLoad {
                 room_waits: self.crowd >= 1.0,
+                coming: 0,
                 queued: 0,
                 in_flight: (self.busy + self.line.len()) as u32,
             };

@@ -13,14 +13,17 @@ use tidegate_core::room::{PollIntervals, told_seconds};
 
 /// A room whose origin is behind is not asked in a tight loop.
 const SHORTEST: Duration = Duration::from_millis(300);
+/// A page asks up to so long before its turn, and is answered in its turn (`core/room/early.rs`). At random,
+/// so that those of one tenth of a second do not ask in one instant.
+const EARLY: Duration = Duration::from_millis(300);
 
 /// Time until a page with `wait` left should ask again; `unit_random` is uniform in 0..1.
 ///
-/// At least 0.3 s and `intervals.shortest`; else at most 0.1 to 0.3 s after the turn.
+/// At least 0.3 s and `intervals.shortest`; else at most until 0 to 0.3 s before the turn.
 pub fn poll_interval(wait: Duration, intervals: &PollIntervals, unit_random: f64) -> Duration {
     let random = if unit_random.is_finite() { unit_random.clamp(0.0, 1.0) } else { 0.5 };
     let usual = intervals.interval(wait).mul_f64(0.8 + 0.4 * random);
-    let turn = wait.saturating_add(Duration::from_secs_f64(0.1 + 0.2 * random));
+    let turn = wait.saturating_sub(EARLY.mul_f64(random));
     usual.min(turn).max(intervals.shortest.mul_f64(1.0 + 0.2 * random)).max(SHORTEST)
 }
 
@@ -55,7 +58,8 @@ mod tests {
         let table = [
             (0, 0.0, 300),
             (0, 1.0, 300),
-            (500, 0.5, 700),
+            (500, 0.5, 350),
+            (1_200, 1.0, 900),
             (800, 0.0, 800),
             (5_000, 0.5, 1_000),
             (8_000, 0.5, 1_000),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Response, request};
 use tidegate_core::admission::{Admission, Presented, RETRY_DOWN};
 use tidegate_core::measure::Event;
-use tidegate_core::room::TicketStatus;
+use tidegate_core::room::{TicketStatus, is_held};
 use tidegate_core::units::Timestamp;
 
 use crate::config::{ClassTag, Config, page};
@@ -43,8 +43,12 @@ fn look_at(
 }
 
 impl RequestContext {
-    /// The tiny document that a waiting page polls.
-    pub(crate) fn status(&mut self, parts: &request::Parts, url_ticket: Option<&str>) -> Response<Bytes> {
+    /// The tiny document that a waiting page polls. Shortly before the visitor's turn it is held until then.
+    pub(crate) async fn status(
+        &mut self,
+        parts: &request::Parts,
+        url_ticket: Option<&str>,
+    ) -> Response<Bytes> {
         self.worker.count(Event::StatusPolls);
         let class = parts.uri.query().and_then(|q| q.strip_prefix("c=")).and_then(|c| c.parse().ok());
         let known = class.and_then(|mark| self.config.marked(ClassTag(mark)));
@@ -55,8 +59,16 @@ impl RequestContext {
         let visitor = self.visitor(&parts.headers, url_ticket);
         let shared = &self.worker.shared;
         let ShownTicket { shown, is_twice, .. } = visitor.ticket(&self.config);
-        let (look, waited) = look_at(&shared.admission, &self.config, shown, self.started);
         let usable = shared.has_somewhere_to_go(&self.config.settings.role);
+        let (mut look, mut waited) = look_at(&shared.admission, &self.config, shown, self.started);
+        if let (Presented::Ticket(ticket), TicketStatus::Wait(left)) = (shown, look)
+            && usable
+            && is_held(left.wait, Duration::ZERO)
+        {
+            Box::pin(self.hold(&ticket, left.wait)).await;
+            (look, waited) = look_at(&self.worker.shared.admission, &self.config, shown, self.started);
+        }
+        let shared = &self.worker.shared;
         // The URL's ticket may go once the cookie's does.
         let ticket = (is_twice && matches!(look, TicketStatus::Wait(_) | TicketStatus::Ready)).then_some("");
         let (state, wait, place) = standing(look, usable);

@@ -1,12 +1,17 @@
-//! Visitors who come by whole seconds: programs (`Retry-After`) and pages without JavaScript (`Refresh`).
+//! Visitors who come a moment before their turn are held until it.
 //!
-//! Whoever asks at an instant and comes back whole seconds later comes at the same fraction of a second,
-//! however often. Those who come in one tenth of a second are told waits that differ by less than a second,
-//! so rounded up, they come back in one tenth of a second as well. At ten times the capacity that is a
-//! second's crowd, and the origin has nothing to do until the next one.
+//! **By whole seconds** come programs (`Retry-After`) and pages without JavaScript (`Refresh`). Whoever asks
+//! at an instant and comes back whole seconds later comes at the same fraction of a second, however often.
+//! Those who come in one tenth of a second are told waits that differ by less than a second, so rounded up,
+//! they come back in one tenth of a second as well. At ten times the capacity that is a second's crowd, and
+//! the origin has nothing to do until the next one.
 //!
 //! So waits are rounded down, and a visitor who is early by less than a second is held until its turn.
 //! Everybody enters at the turn, and as many are held at a time as the origin takes in half a second.
+//!
+//! **Waiting pages** ask shortly before their turn, and the answer is held until it. So visitors come when
+//! their turn has come and not up to 0.3 s later, each at another time, and the queue that the gate keeps to
+//! bridge these gaps can be half as long (`queue_pacer.rs`).
 //!
 //! Rejected: rounding at random (measured: whoever is early comes again, and enters at the same instant as if
 //! the wait had been rounded up; only those who are told too much are spread, and they are late).
