@@ -11,7 +11,8 @@ use super::call::Call;
 use super::route::Verb::{Delete, Get, Patch, Post, Put};
 use super::route::{Reply, Route};
 use super::{
-    audit, capacity, claims, dashboard, explain, history, openapi, sessions, signals, state, tunables, tuners,
+    audit, capacity, claims, correlation, dashboard, explain, history, openapi, sessions, signals, state,
+    tunables, tuners,
 };
 use crate::control::feedback::UpdateMessage;
 use crate::control::peers::ClaimAnswers;
@@ -141,6 +142,10 @@ pub(super) static ROUTES: &[Route] = &[
             Reply::ok::<signals::Signal>("Its level is unknown from the next tick on."),
             signals::UNKNOWN,
         ]),
+    Route::new(Get, "/v1/correlation", "Which types of requests load which figure", correlation::get)
+        .params(&[correlation::FIGURE, correlation::RECENT])
+        .slow()
+        .replies(&[Reply::ok::<correlation::Correlation>("What was found."), correlation::UNKNOWN]),
     Route::new(Get, "/v1/history", "What was measured, over any stretch of a year", history::get)
         .params(history::PARAMS)
         .slow()

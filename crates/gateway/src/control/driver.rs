@@ -21,6 +21,7 @@ use crate::control::capacity::{Capacity, NotHere, finite};
 use crate::control::config_store::{ConfigStore, Source, Tuning};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
+use crate::control::correlation::Correlation;
 use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::{self, Observer};
 use crate::control::tuners::{TunedGate, Tuners};
@@ -42,6 +43,7 @@ pub struct Control {
     store: Arc<ConfigStore>,
     capacity: Arc<Mutex<Capacity>>,
     congestion: Arc<CongestionMonitor>,
+    correlation: Arc<Correlation>,
     tuners: Arc<Tuners>,
     history: Arc<History>,
     figures: watch::Sender<Arc<Figures>>,
@@ -71,11 +73,13 @@ impl Control {
         let saver = Saver::start(state.clone());
         let store =
             ConfigStore::new(shared.clone(), capacity.clone(), congestion.clone(), source, state, tuning);
+        let correlation = Correlation::new(shared.clone());
         Self {
             shared,
             store: Arc::new(store),
             capacity,
             congestion,
+            correlation: Arc::new(correlation),
             tuners: Arc::default(),
             history: Arc::new(history),
             figures: watch::Sender::new(Arc::new(figures)),
@@ -100,6 +104,10 @@ impl Control {
 
     pub fn congestion(&self) -> &CongestionMonitor {
         &self.congestion
+    }
+
+    pub fn correlation(&self) -> &Arc<Correlation> {
+        &self.correlation
     }
 
     pub fn tuners(&self) -> &Tuners {
@@ -177,6 +185,7 @@ impl Control {
         self.ended.store(true, Ordering::Relaxed);
         self.wake.notify_one();
         self.tuners.end();
+        self.correlation.end();
     }
 
     fn ended(&self) -> bool {
@@ -214,11 +223,14 @@ impl Control {
             let mut congestion = self.congestion.lock();
             congestion.second(&figures);
             let detectors = observe::detectors(&congestion, now);
+            self.correlation.second(&figures, &congestion);
             drop(congestion);
             ticker.observer.observe(&figures, shared, detectors, |second| self.history.record(second));
             self.figures.send_replace(Arc::new(figures));
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
+        } else {
+            self.correlation.tick();
         }
         self.congestion.tick(&ticker.last, now);
         if now.since(ticker.saved_at) >= SAVE {
