@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn the_reddest_detector_is_shown_if_none_is_named() {
-        let figure = |name: &str, level, fraction| {
+        let figure = |name: &str, level: Option<Level>, fraction| {
             let figure = FigureNow {
                 name: name.into(),
                 is_detector: level.is_some(),
