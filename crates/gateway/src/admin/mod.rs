@@ -41,6 +41,7 @@ mod schema;
 mod sessions;
 mod signals;
 mod state;
+mod throttles;
 mod tunables;
 mod tuners;
 

@@ -15,14 +15,15 @@ use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Rate, Timestamp};
 use tokio::sync::{Notify, watch};
 
-use crate::base::audit::{By, Entry};
+use crate::base::audit::{Audit, By, Entry};
 use crate::base::state_dir::{Saver, StateDir, StateFile};
 use crate::control::capacity::{Capacity, NotHere, finite};
-use crate::control::config_store::{ConfigStore, Source, Tuning};
+use crate::control::config_store::{ConfigStore, Followers, Source, Tuning};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
 use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::{self, Observer};
+use crate::control::throttles::Throttles;
 use crate::control::tuners::{TunedGate, Tuners};
 use crate::control::{feedback, health, peers};
 use crate::history::History;
@@ -42,6 +43,7 @@ pub struct Control {
     store: Arc<ConfigStore>,
     capacity: Arc<Mutex<Capacity>>,
     congestion: Arc<CongestionMonitor>,
+    throttles: Arc<Throttles>,
     tuners: Arc<Tuners>,
     history: Arc<History>,
     figures: watch::Sender<Arc<Figures>>,
@@ -69,13 +71,20 @@ impl Control {
         let congestion = Arc::new(CongestionMonitor::new(shared.clone()));
         let history = History::start(&live.settings.history, state.path(), shared.clock.clone());
         let saver = Saver::start(state.clone());
-        let store =
-            ConfigStore::new(shared.clone(), capacity.clone(), congestion.clone(), source, state, tuning);
+        let audit = Arc::new(Audit::open(state.path()));
+        let throttles = Arc::new(Throttles::new(shared.clone(), audit.clone(), &saved.throttles));
+        let parts = Followers {
+            capacity: capacity.clone(),
+            congestion: congestion.clone(),
+            throttles: throttles.clone(),
+        };
+        let store = ConfigStore::new(shared.clone(), parts, audit, source, state, tuning);
         Self {
             shared,
             store: Arc::new(store),
             capacity,
             congestion,
+            throttles,
             tuners: Arc::default(),
             history: Arc::new(history),
             figures: watch::Sender::new(Arc::new(figures)),
@@ -100,6 +109,10 @@ impl Control {
 
     pub fn congestion(&self) -> &CongestionMonitor {
         &self.congestion
+    }
+
+    pub fn throttles(&self) -> &Throttles {
+        &self.throttles
     }
 
     pub fn tuners(&self) -> &Tuners {
@@ -221,6 +234,11 @@ impl Control {
             ticker.shown_at = now;
         }
         self.congestion.tick(&ticker.last, now);
+        let over = self.throttles.tick(now);
+        if !over.is_empty() {
+            let throttles = self.throttles.clone();
+            tokio::task::spawn_blocking(move || throttles.record_expiry(&over));
+        }
         if now.since(ticker.saved_at) >= SAVE {
             for (file, bytes) in self.state(now) {
                 self.saver.save(file, bytes);
@@ -241,6 +259,7 @@ impl Control {
         }
         saved.sessions = *sessions;
         saved.tuned = self.store.with_tuning(Tuning::to_save);
+        saved.throttles = self.throttles.to_save();
         let promises = self.shared.admission.room().map(|room| (StateFile::Promises, room.save(now)));
         promises.into_iter().chain([(StateFile::Learned, saved.to_bytes())]).collect()
     }

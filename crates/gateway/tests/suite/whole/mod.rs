@@ -21,6 +21,7 @@ mod sessions;
 mod sharing;
 mod shutdown;
 mod slow_disk;
+mod throttles;
 mod tiers;
 mod tunables;
 mod tuners;
