@@ -42,6 +42,7 @@ mod schema;
 mod sessions;
 mod signals;
 mod state;
+mod throttles;
 mod tunables;
 mod tuners;
 

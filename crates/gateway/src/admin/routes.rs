@@ -12,7 +12,7 @@ use super::route::Verb::{Delete, Get, Patch, Post, Put};
 use super::route::{Reply, Route};
 use super::{
     audit, capacity, claims, correlation, dashboard, explain, history, openapi, sessions, signals, state,
-    tunables, tuners,
+    throttles, tunables, tuners,
 };
 use crate::control::feedback::UpdateMessage;
 use crate::control::peers::ClaimAnswers;
@@ -129,6 +129,24 @@ pub(super) static ROUTES: &[Route] = &[
         .params(&[explain::ID])
         .slow()
         .replies(&[Reply::ok::<Explanation>("The refusal."), explain::UNKNOWN]),
+    Route::new(Get, "/v1/throttles", "The throttles of request types in force", throttles::get)
+        .replies(&[Reply::ok::<throttles::Throttles>("Every throttle.")]),
+    Route::new(Post, "/v1/throttles", "Throttles a type of requests", throttles::post)
+        .urgent()
+        .body(throttles::wanted)
+        .replies(&[
+            Reply::json::<throttles::ThrottleShown>(
+                StatusCode::CREATED,
+                "In force for the next request, instead of one of the same type.",
+            ),
+            throttles::WRONG,
+            throttles::TOO_MANY,
+        ]),
+    Route::new(Delete, "/v1/throttles/{id}", "Ends a throttle", throttles::delete)
+        .urgent()
+        .params(&[throttles::ID])
+        .why()
+        .replies(&[Reply::ok::<throttles::ThrottleShown>("As it was."), throttles::UNKNOWN]),
     Route::new(Put, "/v1/signals/{name}", "What another application says (WAC 3.1 h)", signals::put)
         .params(&[signals::NAME])
         .urgent()

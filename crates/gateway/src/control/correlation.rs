@@ -28,6 +28,7 @@ use tidegate_core::units::Timestamp;
 
 use crate::control::congestion::Congestion;
 use crate::control::observe::LATE;
+use crate::control::throttles::Throttles;
 use crate::history::host::Host;
 use crate::shared::Shared;
 use crate::shared::figures::Figures;
@@ -79,6 +80,7 @@ struct Second {
 /// The correlation of a running gate.
 pub struct Correlation {
     shared: Arc<Shared>,
+    throttles: Arc<Throttles>,
     /// `None`: the gate ends.
     batches: Mutex<Option<SyncSender<Batch>>>,
     received: Mutex<Option<Receiver<Batch>>>,
@@ -108,11 +110,12 @@ struct Counted {
 }
 
 impl Correlation {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<Shared>, throttles: Arc<Throttles>) -> Self {
         let (batches, received) = sync_channel(BEHIND);
         let counted = Counted::new(&shared.config.load().settings.correlate);
         Self {
             shared,
+            throttles,
             batches: Mutex::new(Some(batches)),
             received: Mutex::new(Some(received)),
             spare: Mutex::default(),

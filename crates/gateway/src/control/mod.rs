@@ -10,4 +10,5 @@ pub mod health;
 pub mod learned;
 pub mod observe;
 pub mod peers;
+pub mod throttles;
 pub mod tuners;

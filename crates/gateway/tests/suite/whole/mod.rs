@@ -22,6 +22,7 @@ mod sessions;
 mod sharing;
 mod shutdown;
 mod slow_disk;
+mod throttles;
 mod tiers;
 mod tunables;
 mod tuners;
