@@ -136,3 +136,31 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
         out.check_reference(&out.element("correlate.auto.figures", i), wanted, "detector", &detectors);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_valid_while_the_same_is_counted() {
+        let usual = Correlate::default();
+        assert_eq!(usual.intervals(), correlate::DEFAULT_INTERVALS);
+        let analysed_anew = Correlate { alpha: 0.01, max_lag: 0, ..usual.clone() };
+        assert!(usual.counts_as(&analysed_anew) && analysed_anew.analysis() != usual.analysis());
+        for other in [
+            Correlate { types: RequestTypes::Path, ..usual.clone() },
+            Correlate { window: secs(60), ..usual.clone() },
+            Correlate { max_types: 7, ..usual.clone() },
+            Correlate { parameters: vec!["sort".into()], ..usual.clone() },
+        ] {
+            assert!(!usual.counts_as(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn types_are_spared_by_their_whole_name() {
+        let auto = CorrelateAuto { never: vec!["class:pay".into()], ..CorrelateAuto::default() };
+        let is_spared = |name| auto.is_spared(&TypeName::parse(name).unwrap());
+        assert!(is_spared("class:pay") && !is_spared("path:/pay") && !is_spared("class:payment"));
+    }
+}

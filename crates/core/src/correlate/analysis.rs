@@ -183,5 +183,10 @@ mod tests {
         assert_eq!(all.throttles[0].name.to_string(), "class:heavy");
         assert!(all.throttles[0].rate < found.types[0].busy_per_s);
         assert!(found.suggestion(None, |name| name.kind() == "class").is_none());
+        let mut other = columns();
+        other.types[1].0 = TypeName::Other;
+        let found = other.analyse(&Settings::default(), 1.0);
+        assert_eq!(found.culprits().count(), 1);
+        assert!(found.suggestion(None, |_| false).is_none(), "its paths have nothing in common");
     }
 }

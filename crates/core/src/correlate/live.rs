@@ -262,14 +262,16 @@ mod tests {
         (0..3).for_each(|_| live.count_path("/old"));
         live.end_interval(&[figure("a", 1.0), figure("b", 1.0)], 1);
         assert_eq!(column(&live, "b", "path:/old"), Some(vec![2.0]));
-        (0..9).for_each(|_| live.count_path("/new"));
+        (0..3).for_each(|_| live.count_path("/old"));
+        (0..20).for_each(|_| live.count_path("/new"));
         live.end_interval(&[figure("a", 1.0), figure("b", 1.0)], 1);
         for name in ["a", "b"] {
             assert_eq!(column(&live, name, "path:/old"), None);
             let new = column(&live, name, "path:/new").expect("it has the type");
             assert_eq!(new[0], 0.0, "{name}: not the requests of the other");
             let all = new[1] + column(&live, name, "other").expect("other")[1];
-            assert_eq!(all, 9.0, "{name}: none is lost");
+            assert_eq!(all, 23.0, "{name}: none is lost, and none is counted twice");
+            assert!(new[1] < 20.0, "{name}: those of the other are not its own");
         }
     }
 

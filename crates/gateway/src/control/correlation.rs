@@ -256,7 +256,7 @@ impl Correlation {
         let suspect = self.with_trial(|trial| trial.suspicion.name.clone());
         let is_spared = |name: &TypeName| {
             let text = name.to_string();
-            settings.never.contains(&text)
+            settings.is_spared(name)
                 || suspect.as_ref() == Some(name)
                 || throttled.iter().any(|one| *one.name == *text)
         };

@@ -93,3 +93,50 @@ fn figures_are_those_of_detectors_and_of_the_gate() {
     let unknown = admin(&gate, "/v1/correlation?figure=in_fligt");
     assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("in_flight"), "{unknown}");
 }
+
+#[test]
+fn a_confirmation_that_cannot_be_is_refused_with_a_reason() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, SHOP);
+    seen(&gate, &["class:search", "path:/item/{n}", "path:/pay"]);
+    let post = |body: &str| api(&gate, "POST", "/v1/correlation/confirmation", "", body);
+    for (body, status, reason) in [
+        ("{}", "400", "type"),
+        ("{\"type\":\"other\"}", "422", "class:NAME"),
+        ("{\"type\":\"/item/{n}\"}", "422", "class:NAME"),
+        ("{\"type\":\"path:/nobody\"}", "422", "had no request"),
+        ("{\"type\":\"class:search\",\"for\":\"1s\"}", "422", "5s to 60s"),
+        ("{\"type\":\"class:search\",\"keep\":1}", "400", "keep"),
+        ("{\"type\":\"class:search\",\"figure\":\"dbb\"}", "422", "there is no figure"),
+    ] {
+        let answer = post(body);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(reason),
+            "{body}: {answer}"
+        );
+    }
+    let delete = || api(&gate, "DELETE", "/v1/correlation/confirmation", "", "");
+    assert!(delete().starts_with("HTTP/1.1 404"));
+    // What is throttled already cannot be tried.
+    let put = api(&gate, "POST", "/v1/throttles", "", "{\"type\":\"class:search\",\"action\":{\"rate\":9}}");
+    assert!(put.starts_with("HTTP/1.1 201"), "{put}");
+    let throttled = post("{\"type\":\"class:search\"}");
+    assert!(throttled.starts_with("HTTP/1.1 409") && throttled.contains("throttled already"), "{throttled}");
+    // With five seconds in the window it is held at once.
+    let intervals = |text: &str| {
+        let body = text.split_once("\r\n\r\n").expect("an answer").1;
+        serde_json::from_str::<Value>(body).expect("JSON")["intervals"].as_u64()
+    };
+    until(|| admin(&gate, "/v1/correlation?figure=in_flight"), |text| intervals(text) >= Some(6));
+    let begun = post("{\"type\":\"path:/item/{n}\",\"figure\":\"in_flight\",\"for\":\"60s\"}");
+    assert!(begun.starts_with("HTTP/1.1 201"), "{begun}");
+    assert!(post("{\"type\":\"path:/pay\"}").contains("under way"));
+    // While it is held it is under a throttle, which ends with it.
+    let throttles = || admin(&gate, "/v1/throttles");
+    until(throttles, |all| all.contains("path:/item/{n}") && all.contains("\"refuse\":0.5"));
+    assert!(gate.admin("/v1/correlation?figure=in_flight")["confirmation"]["phase"] == "held");
+    assert!(delete().starts_with("HTTP/1.1 200"));
+    assert!(!throttles().contains("path:/item/{n}"));
+    let audit = admin(&gate, "/v1/audit");
+    assert!(audit.contains("confirmation: does in_flight fall?"), "{audit}");
+}
