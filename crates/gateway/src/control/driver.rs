@@ -234,6 +234,11 @@ impl Control {
             ticker.shown_at = now;
         }
         self.congestion.tick(&ticker.last, now);
+        if let Some(assigned) = self.congestion.lock().reassigned() {
+            self.store.assign(assigned);
+            let store = self.store.clone();
+            tokio::task::spawn_blocking(move || store.follow_rules());
+        }
         let over = self.throttles.tick(now);
         if !over.is_empty() {
             let throttles = self.throttles.clone();

@@ -16,6 +16,7 @@ mod positions;
 mod reload;
 mod reload_classes;
 mod restart;
+mod rule_settings;
 mod rules;
 mod sessions;
 mod sharing;
