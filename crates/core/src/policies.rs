@@ -311,8 +311,8 @@ impl PolicySet {
     }
 
     /// What becomes of a request by the rules. `from`: 0, or where an application was asked. `shadow` is
-    /// called for every policy in shadow that would have decided: its rate bucket is charged, as it would have
-    /// been.
+    /// called for every policy in shadow that would have decided: its rate bucket is charged, as it would
+    /// have been.
     pub fn decide(
         &self,
         asked: &PolicyRequest<'_>,
