@@ -93,6 +93,7 @@ pub(super) fn prometheus(control: &Control) -> String {
     authorisers(&mut out, &shared.config.load());
     sessions(&mut out, shared);
     congestion(&mut out, control);
+    correlation(&mut out, control);
     out.0
 }
 
@@ -107,6 +108,16 @@ fn of_dispatch(shared: &Shared, event: Event) -> u64 {
         }
         _ => 0,
     }
+}
+
+fn correlation(out: &mut Exposition, control: &Control) {
+    let analyses = control.correlation().last_analyses();
+    let help = "Share of the requests that is of types which load the figure, of the last minutes.";
+    let shares = analyses.iter().map(|found| (&*found.figure, number(found.correlated_share())));
+    out.by(("correlated_share", "gauge", help), "figure", shares);
+    let help = "Types of requests that load the figure.";
+    let culprits = analyses.iter().map(|found| (&*found.figure, found.culprits().count()));
+    out.by(("correlated_types", "gauge", help), "figure", culprits);
 }
 
 fn counters(out: &mut Exposition, control: &Control, f: &Figures) {

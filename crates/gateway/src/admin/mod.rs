@@ -28,6 +28,7 @@ mod audit;
 mod call;
 mod capacity;
 mod claims;
+mod correlation;
 mod dashboard;
 mod dispatch;
 mod explain;

@@ -21,6 +21,7 @@ use crate::control::capacity::{Capacity, NotHere, finite};
 use crate::control::config_store::{ConfigStore, Followers, Source, Tuning};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
+use crate::control::correlation::Correlation;
 use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::{self, Observer};
 use crate::control::throttles::Throttles;
@@ -43,6 +44,7 @@ pub struct Control {
     store: Arc<ConfigStore>,
     capacity: Arc<Mutex<Capacity>>,
     congestion: Arc<CongestionMonitor>,
+    correlation: Arc<Correlation>,
     throttles: Arc<Throttles>,
     tuners: Arc<Tuners>,
     history: Arc<History>,
@@ -79,11 +81,13 @@ impl Control {
             throttles: throttles.clone(),
         };
         let store = ConfigStore::new(shared.clone(), parts, audit, source, state, tuning);
+        let correlation = Correlation::new(shared.clone(), throttles.clone());
         Self {
             shared,
             store: Arc::new(store),
             capacity,
             congestion,
+            correlation: Arc::new(correlation),
             throttles,
             tuners: Arc::default(),
             history: Arc::new(history),
@@ -109,6 +113,10 @@ impl Control {
 
     pub fn congestion(&self) -> &CongestionMonitor {
         &self.congestion
+    }
+
+    pub fn correlation(&self) -> &Arc<Correlation> {
+        &self.correlation
     }
 
     pub fn throttles(&self) -> &Throttles {
@@ -137,6 +145,7 @@ impl Control {
             shared: self.shared.clone(),
             figures: self.figures.subscribe(),
             history: self.history.clone(),
+            correlation: self.correlation.clone(),
             store: self.store.clone(),
             tuners: self.tuners.clone(),
         }
@@ -190,6 +199,7 @@ impl Control {
         self.ended.store(true, Ordering::Relaxed);
         self.wake.notify_one();
         self.tuners.end();
+        self.correlation.end();
     }
 
     fn ended(&self) -> bool {
@@ -227,11 +237,14 @@ impl Control {
             let mut congestion = self.congestion.lock();
             congestion.second(&figures);
             let detectors = observe::detectors(&congestion, now);
+            self.correlation.second(&figures, &congestion);
             drop(congestion);
             ticker.observer.observe(&figures, shared, detectors, |second| self.history.record(second));
             self.figures.send_replace(Arc::new(figures));
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
+        } else {
+            self.correlation.tick();
         }
         self.congestion.tick(&ticker.last, now);
         if let Some(assigned) = self.congestion.lock().reassigned() {

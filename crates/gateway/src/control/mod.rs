@@ -3,6 +3,7 @@
 pub mod capacity;
 pub mod config_store;
 pub mod congestion;
+pub mod correlation;
 pub mod driver;
 pub mod feedback;
 pub mod health;

@@ -4,6 +4,7 @@ mod admin;
 mod authorisers;
 mod changes;
 mod classes;
+mod correlation;
 mod external_estimator;
 mod figures;
 mod harness;
