@@ -461,7 +461,7 @@ mod tests {
         let other = PolicyRequest { class: ClassId(2), ..asked("/") };
         assert_eq!(throttle(refuse(of_class()), &other), Throttling::default());
         assert_eq!(throttle(refuse(ThrottledType::Nothing), &asked("/")), Throttling::default());
-        let of_path = ThrottledType::Path(PathType::new("/item/{n}"));
+        let of_path = ThrottledType::Path(PathType::new("/item/{n}", &[]));
         assert_eq!(throttle(refuse(of_path.clone()), &asked("/item/7")), refused);
         assert_eq!(throttle(refuse(of_path), &asked("/item/new")), Throttling::default());
         let spared = ActiveThrottle { spared: 1 << 3, ..throttled(of_class(), ThrottleAction::Refuse(1.0)) };

@@ -476,7 +476,13 @@ impl Settings {
         let Some(tunable) = self.tunable(key) else {
             return tried(&rule.value).map(|_| String::new());
         };
-        let Ok(base) = tunable.value.parse::<f64>() else {
+        let kind = &tunable.schema["type"];
+        let is_number = |kind: &serde_json::Value| kind == "number";
+        let takes_numbers = is_number(kind)
+            || kind == "integer"
+            || kind.as_array().is_some_and(|kinds| kinds.iter().any(is_number));
+        let base = tunable.value.parse::<f64>().ok().filter(|_| takes_numbers);
+        let Some(base) = base else {
             let expected = format!("{} (a factor is of a number)", tunable.expected);
             return Err(unplaced(vec![Found::new(None, key, expected, rule.value.clone())]));
         };

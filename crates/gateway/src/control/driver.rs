@@ -146,6 +146,7 @@ impl Control {
             figures: self.figures.subscribe(),
             history: self.history.clone(),
             correlation: self.correlation.clone(),
+            congestion: self.congestion.clone(),
             store: self.store.clone(),
             tuners: self.tuners.clone(),
         }
