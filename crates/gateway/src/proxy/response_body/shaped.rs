@@ -255,7 +255,7 @@ mod tests {
         slices
     }
 
-    const BODY: [u8; 20_000] = [b'x'; 20_000];
+    static BODY: [u8; 20_000] = [b'x'; 20_000];
 
     #[tokio::test]
     async fn a_body_is_sent_whole_in_slices_and_counted() {
