@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use http::request::Parts;
+use tidegate_core::correlate::templates::TemplateSettings;
+use tidegate_core::correlate::{Columns, DEFAULT_INTERVALS, Live, MAX_FIGURES, Settings};
 use tidegate_core::policies::{
     Action, ActivePolicy, Policy, PolicyDecision, PolicyRequest, PolicySet, RuleId, Scope, TierId,
 };
@@ -18,6 +20,7 @@ use tidegate_gateway::http::wire::{HeadLimits, HeadScan};
 use tidegate_gateway::proxy::navigation;
 use tidegate_gateway::shared::Drain;
 use tidegate_gateway::shared::policies::PublishedPolicies;
+use tidegate_gateway::shared::request_paths::RequestPaths;
 use tidegate_settings::Room;
 use tokio::sync::watch;
 
@@ -57,6 +60,72 @@ fn main() {
     heads();
     policies();
     pages();
+    correlation();
+}
+
+/// What a request pays for being counted by its path, and what the correlation's own thread does with it.
+fn correlation() {
+    let paths = RequestPaths::new(4);
+    let (worker, mut spare) = (paths.of_worker(0), Vec::new());
+    let mut noted = 0;
+    bench(
+        "note a path",
+        || (),
+        |()| {
+            // A tick, every 4,000 requests; its own cost is in the figure.
+            noted += 1;
+            if noted % 4_000 == 0 {
+                let taken = paths.take(&mut spare);
+                spare.extend(taken);
+            }
+            worker.note(black_box("/rubis/item/4711/bids"));
+        },
+    );
+
+    const TYPES: usize = 100;
+    let words = ["search", "item", "user", "bid", "buy", "sell", "about", "home", "list", "page"];
+    let path = |n: usize| format!("/{}/{}/{}", words[n % 10], words[n / 10 % 10], n * 7919);
+    let all: Vec<String> = (0..TYPES).map(path).collect();
+    let settings = || TemplateSettings { max_types: TYPES, ..TemplateSettings::default() };
+    let mut live = Live::new(DEFAULT_INTERVALS, settings());
+    let mut at = 0;
+    bench(
+        "fold and count a path",
+        || (),
+        |()| {
+            at = (at + 1) % TYPES;
+            live.count_path(black_box(&all[at]));
+        },
+    );
+    let names: Vec<std::sync::Arc<str>> = (0..MAX_FIGURES).map(|n| format!("figure{n}").into()).collect();
+    let mut second = 0_u32;
+    let mut end_second = |live: &mut Live| {
+        second = second.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        all.iter().take(second as usize >> 8 & 63).for_each(|path| live.count_path(path));
+        let figures: Vec<_> =
+            names.iter().map(|name| (name.clone(), Some(f64::from(second >> 16)))).collect();
+        live.end_interval(&figures, 1);
+    };
+    once("a second, 100 types, 16 figures", 3 * DEFAULT_INTERVALS, || end_second(&mut live));
+    let columns = live.columns("figure0").expect("a figure");
+    let settings = Settings { max_lag: 2, ..Settings::default() };
+    once("analyse a figure, 100 types", 21, || _ = black_box(columns.clone().analyse(&settings, 1.0)));
+    let columns = Columns { types: columns.types.into_iter().take(16).collect(), ..columns };
+    once("analyse a figure, 16 types", 21, || _ = black_box(columns.clone().analyse(&settings, 1.0)));
+}
+
+/// Prints the median and the longest of some calls, in microseconds.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn once(name: &str, times: usize, mut call: impl FnMut()) {
+    let mut took: Vec<u128> = (0..times)
+        .map(|_| {
+            let start = Instant::now();
+            call();
+            start.elapsed().as_micros()
+        })
+        .collect();
+    took.sort_unstable();
+    println!("{name:34} {:8} µs, longest {} µs", took[times / 2], took[times - 1]);
 }
 
 fn parts() -> Parts {
@@ -132,6 +201,7 @@ fn policies() {
 fn asks(enforcement: &PublishedPolicies) -> bool {
     let asked = PolicyRequest {
         path: "/search",
+        query: "",
         class: ClassId(0),
         cost: Cost::ONE,
         tier: TierId(0),

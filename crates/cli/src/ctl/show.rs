@@ -41,8 +41,11 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 pub fn tunables(answer: &Value) -> String {
     let rows = items(&answer["tunables"]).map(|t| {
         let file = if t["file"] == t["value"] { String::new() } else { plain(&t["file"]) };
-        let who = t["tuned"]["who"].as_str().unwrap_or_default();
-        [plain(&t["name"]), plain(&t["value"]), file, who.into()]
+        let who = match t["rule"].as_str() {
+            Some(rule) => format!("rule:{rule}"),
+            None => t["tuned"]["who"].as_str().unwrap_or_default().into(),
+        };
+        [plain(&t["name"]), plain(&t["value"]), file, who]
     });
     table(["NAME", "VALUE", "FILE", "TUNED BY"], rows)
 }
@@ -52,6 +55,9 @@ pub fn one(t: &Value) -> String {
     let text = |name: &str| plain(&t[name]);
     let mut out =
         format!("{} = {}\n{} Takes {}.", text("name"), text("value"), text("doc"), text("expected"));
+    if let Some(rule) = t["rule"].as_str() {
+        out.push_str(&format!("\nSet by the rule {rule} while it is in force."));
+    }
     if let Some(tuned) = t["tuned"].as_object() {
         let why = tuned["why"].as_str().filter(|why| !why.is_empty());
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
@@ -116,6 +122,133 @@ pub fn sessions(answer: &Value) -> String {
     out
 }
 
+/// What a throttle does, in words.
+fn action(throttle: &Value) -> String {
+    let action = &throttle["action"];
+    match (action["refuse"].as_f64(), &action["rate"], &action["bandwidth"]) {
+        (Some(share), ..) => format!("{:.4} % refused", share * 100.0).replace(".0000", ""),
+        (_, Value::Null, bytes) => format!("{} bytes/s", plain(bytes)),
+        (_, rate, _) => format!("{}/s pass", plain(rate)),
+    }
+}
+
+/// `throttle`.
+pub fn throttle(t: &Value) -> String {
+    let mut out = format!("throttle {}: {}, {}", plain(&t["id"]), plain(&t["type"]), action(t));
+    match &t["until_ms"] {
+        Value::Null => out.push_str(", until it is removed"),
+        until => out.push_str(&format!(", until {}", time(until))),
+    }
+    if t["shadow"] == true {
+        out.push_str(" (only counted: enforcement.shadow)");
+    }
+    out
+}
+
+/// `throttles`.
+pub fn throttles(answer: &Value) -> String {
+    let mut rows = items(&answer["throttles"])
+        .map(|t| {
+            let until = if t["until_ms"].is_null() { "–".into() } else { time(&t["until_ms"]) };
+            let text = |name: &str| plain(&t[name]);
+            let shadow = if t["shadow"] == true { " (shadow)" } else { "" };
+            [
+                text("id"),
+                text("type"),
+                action(t) + shadow,
+                text("seen"),
+                text("refused"),
+                text("bytes"),
+                until,
+                text("by"),
+                text("why"),
+            ]
+        })
+        .peekable();
+    if rows.peek().is_none() {
+        return "nothing is throttled".into();
+    }
+    table(["ID", "TYPE", "ACTION", "SEEN", "REFUSED", "BYTES", "UNTIL", "BY", "WHY"], rows)
+}
+
+/// `correlation`: a table like the paper's Figure 1, with what follows from it.
+pub fn correlation(answer: &Value) -> String {
+    let figures = items(&answer["figures"]).map(|f| match f["level"].as_str() {
+        Some(level) => format!("{} {} ({level})", plain(&f["name"]), plain(&f["value"])),
+        None => format!("{} {}", plain(&f["name"]), plain(&f["value"])),
+    });
+    let share = answer["correlated_share"].as_f64().unwrap_or_default();
+    let (name, intervals) = (plain(&answer["figure"]), plain(&answer["intervals"]));
+    let mut out = format!("figures: {}\n", figures.collect::<Vec<_>>().join(", "));
+    out += &format!(
+        "by {name}, of {intervals} intervals: {}/s, of which {:.1} % are of culprits\n\n",
+        plain(&answer["per_s"]),
+        share * 100.0
+    );
+    let rows = items(&answer["types"]).map(|t| {
+        let verdict = match (t["culprit"] == true, t["significant"] == true) {
+            (true, _) => "culprit",
+            (false, true) => "significant",
+            (false, false) => "",
+        };
+        let share = format!("{:.1} %", t["share"].as_f64().unwrap_or_default() * 100.0);
+        let cost = &t["cost"];
+        let cost = match cost.is_null() {
+            true => "–".into(),
+            false => format!(
+                "{} ({} to {})",
+                small(&cost["per_request"]),
+                small(&cost["low"]),
+                small(&cost["high"])
+            ),
+        };
+        let [r, p, lag, per_s] = ["r", "p", "lag", "per_s"].map(|name| small(&t[name]));
+        [plain(&t["type"]), r, p, lag, share, per_s, cost, verdict.into()]
+    });
+    out += &table(["TYPE", "R", "P", "LAG", "SHARE", "PER S", "COST", ""], rows);
+    let costs: Vec<_> = items(&answer["costs"])
+        .map(|c| {
+            [
+                plain(&c["class"]),
+                plain(&c["configured"]),
+                small(&c["measured"]),
+                small(&c["low"]),
+                small(&c["high"]),
+            ]
+        })
+        .collect();
+    if !costs.is_empty() {
+        out += &format!("\n\n{}", table(["CLASS", "COST CONFIGURED", "MEASURED", "LOW", "HIGH"], costs));
+    }
+    if let Some(suggestion) = answer["suggestion"].as_object() {
+        out += &format!("\n\n{}\n", plain(&suggestion["why"]));
+        for t in items(&suggestion["throttles"]) {
+            let rate = plain(&t["action"]["rate"]);
+            out += &format!("tidegate ctl throttle '{}' --rate {rate} --for 10m\n", plain(&t["type"]));
+        }
+    }
+    if !answer["confirmation"].is_null() {
+        out += &format!("\n\n{}", confirmation(&answer["confirmation"]));
+    }
+    out
+}
+
+/// `confirm`.
+pub fn confirmation(c: &Value) -> String {
+    let [of, figure, phase] = ["type", "figure", "phase"].map(|name| plain(&c[name]));
+    let [before, during, after] = ["before", "during", "after"].map(|name| small(&c[name]));
+    let verdict =
+        c["verdict"].as_str().map_or_else(|| format!("until {}", time(&c["ends_ms"])), str::to_owned);
+    format!(
+        "confirmation of {of}: {phase}, {verdict}\n{figure} before {before}, while it is held {during}, after {after}"
+    )
+}
+
+/// A number with three significant digits.
+fn small(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "–".into(), tidegate_core::correlate::suggestion::number)
+}
+
 /// Every figure of a document by its path: `room.waiting`, `classes.search.offered_per_s`.
 pub fn flat(value: &Value) -> Vec<(String, Value)> {
     let mut out = Vec::new();
@@ -135,7 +268,7 @@ fn walk(value: &Value, path: &str, out: &mut Vec<(String, Value)>) {
         }
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate().filter(|(_, item)| item.is_object()) {
-                let name = item["name"].as_str().or(item["address"].as_str());
+                let name = item["name"].as_str().or(item["address"].as_str()).or(item["type"].as_str());
                 walk(item, &join(&name.map_or_else(|| i.to_string(), str::to_owned)), out);
             }
         }
@@ -165,6 +298,11 @@ pub fn refusal(answer: &Value) -> String {
             .map(|name| plain(&answer[name]));
     let mut out = match by.as_str() {
         "rule" => format!("request {id} was refused by rule {rule} ({action}); level {level}; {figures}"),
+        "throttle" => {
+            let throttle = &answer["throttle"];
+            let (number, of) = (plain(&throttle["id"]), plain(&throttle["type"]));
+            format!("request {id} was refused by throttle {number} of {of}")
+        }
         _ => format!("request {id} was refused by the gate: {by}"),
     };
     let at = time(&answer["at_ms"]);

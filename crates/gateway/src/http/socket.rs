@@ -91,3 +91,57 @@ pub(crate) fn reset_on_close(fd: std::os::fd::RawFd) {
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
     _ = socket2::SockRef::from(&fd).set_linger(Some(std::time::Duration::ZERO));
 }
+
+/// Sets the rate at which the kernel sends, in bytes per second (`SO_MAX_PACING_RATE`); `None`: no limit.
+/// Nothing where the system has no such option: it only smooths what the caller already paces.
+///
+/// `fd` must be the open socket of the connection whose task the caller is part of.
+pub(crate) fn pace(fd: std::os::fd::RawFd, bytes_per_s: Option<u64>) {
+    #[cfg(target_os = "linux")]
+    {
+        // The greatest value means that there is no limit.
+        let rate = bytes_per_s.map_or(u32::MAX, |rate| u32::try_from(rate).unwrap_or(u32::MAX));
+        // SAFETY: the option's value is a whole `u32`, which the kernel copies. The caller runs within the
+        // task that owns the socket, so it is open until this returns.
+        unsafe {
+            libc::setsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_MAX_PACING_RATE,
+                (&raw const rate).cast(),
+                size_of::<u32>() as libc::socklen_t,
+            );
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (fd, bytes_per_s);
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsRawFd, RawFd};
+
+    /// The rate that the kernel has been told.
+    fn rate(fd: RawFd) -> u32 {
+        let (mut rate, mut size) = (0_u32, size_of::<u32>() as libc::socklen_t);
+        let to = (&raw mut rate).cast();
+        // SAFETY: both pointers are to whole values that live until the call returns.
+        let got =
+            unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, to, &raw mut size) };
+        assert_eq!(got, 0);
+        rate
+    }
+
+    #[test]
+    fn the_kernel_is_told_the_rate_of_a_socket_and_that_there_is_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = stream.as_raw_fd();
+        for (told, is) in [(Some(50_000), 50_000), (Some(u64::MAX), u32::MAX), (Some(7), 7), (None, u32::MAX)]
+        {
+            super::pace(fd, told);
+            assert_eq!(rate(fd), is, "{told:?}");
+        }
+    }
+}
