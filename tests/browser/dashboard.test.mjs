@@ -194,7 +194,7 @@ test('the history is zoomed by dragging, and exported as CSV and PNG', async () 
     await page.getByText('One point is').waitFor();
     await page.getByLabel('Figure').selectOption('detector_level');
     await page.getByText('0: green').waitFor();
-    await page.getByLabel('Of', { exact: true }).selectOption('detector:slow');
+    await page.locator('label', { hasText: /^Of/ }).locator('select').selectOption('detector:slow');
     await page.getByLabel('Figure').selectOption('goodput');
     await page.getByText('below 500').waitFor();
     const over = page.locator('.u-over');

@@ -1,0 +1,50 @@
+// What was seen of a figure and of each type's requests, interval by interval.
+
+/** Intervals that are kept. */
+const KEPT = 300;
+
+export class Samples {
+  constructor() {
+    this.figure = null;
+    this.all = [];
+  }
+
+  /** Takes an answer of `/v1/correlation`. Another figure begins anew. */
+  take(found) {
+    if (found.figure !== this.figure) Object.assign(this, { figure: found.figure, all: [] });
+    for (const sample of [...past(found), latest(found)]) this.add(sample);
+  }
+
+  add(sample) {
+    const last = this.all.at(-1);
+    if (last && sample.at <= last.at) return;
+    this.all.push(sample);
+    if (this.all.length > KEPT) this.all.splice(0, this.all.length - KEPT);
+  }
+
+  /** The mean of `of(sample)` over samples after `from` until `to`; `null`: there is none. */
+  mean(of, from, to = Infinity) {
+    const values = this.all.filter(({ at }) => at > from && at <= to).map(of).filter(value => value !== null && value !== undefined);
+    return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+  }
+
+  /** The mean over the last seconds. */
+  now(of, seconds = 10) {
+    return this.mean(of, (this.all.at(-1)?.at ?? 0) - seconds);
+  }
+}
+
+const latest = found => ({
+  at: found.at_ms / 1000,
+  figure: found.figures.find(({ name }) => name === found.figure)?.value ?? null,
+  requests: Object.fromEntries(found.types.map(({ type, last_per_s: perS }) => [type, perS ?? null])),
+});
+
+/** What the gate remembers from before the page was opened, without the last interval. */
+function past({ recent = [], types, at_ms: until, interval_s: step }) {
+  return recent.slice(0, -1).map((figure, i) => {
+    const back = recent.length - 1 - i;
+    const requests = types.map(({ type, recent: of = [] }) => [type, of[of.length - 1 - back] ?? null]);
+    return { at: until / 1000 - back * step, figure, requests: Object.fromEntries(requests) };
+  });
+}
