@@ -99,7 +99,7 @@ function choice(page) {
     if (!fields[name].checkValidity()) return [];
     const value = fields[name].valueAsNumber;
     if (name === 'refuse') return types.map(type => ({ type, action: { refuse: value / 100 } }));
-    if (name === 'bandwidth') return types.map(type => ({ type, action: { bandwidth: 1000 * value } }));
+    if (name === 'bandwidth') return types.map(type => ({ type, action: { bandwidth: Math.round(1000 * value) } }));
     // The rate of all is divided as they come now.
     const offered = types.map(type => flow(type, page).offered);
     const all = offered.reduce((sum, one) => sum + one, 0);
@@ -162,15 +162,15 @@ export function suggestion(page) {
 
   function show({ why, throttles, toml }) {
     const effect = h('div', { class: 'effect' });
-    const lines = h('pre', { tabindex: '0', role: 'region', 'aria-label': 'Configuration lines' }, toml);
-    body.replaceChildren(
+    const lines = h('pre', { tabindex: '0', role: 'region', 'aria-label': 'Configuration lines' }, toml ?? '');
+    body.replaceChildren(...h('div', {},
       h('p', {}, why),
       h('ul', {}, throttles.map(({ type, action: what }) => h('li', {}, h('b', {}, typeName(type)), `: ${describe(what)}`))),
       effect,
       h('p', { class: 'row' },
         page.mayWrite && h('button', { type: 'button', click: () => perform(throttles, page, { duration: '10m', why: 'as the gate suggests' }) }, 'Apply the suggestion …'),
-        h('button', { type: 'button', class: 'quiet', click: () => copy(lines) }, 'Copy its configuration')),
-      h('details', {}, h('summary', {}, 'Its configuration lines'), lines));
+        toml && h('button', { type: 'button', class: 'quiet', click: () => copy(lines) }, 'Copy its configuration')),
+      toml && h('details', {}, h('summary', {}, 'Its configuration lines'), lines)).childNodes);
   }
   return {
     element,

@@ -51,12 +51,13 @@ export async function events({ onState, onLost, onRefused }) {
   for (;;) {
     try {
       const answer = await send('v1/events', { accept: 'text/event-stream' });
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      const reader = answer.body.getReader();
+      const decoder = new TextDecoder();
       let rest = '';
       for (;;) {
         const { value, done } = await reader.read();
         if (done) break;
-        rest += value;
+        rest += decoder.decode(value, { stream: true });
         const parts = rest.split('\n\n');
         rest = parts.pop();
         for (const part of parts) {

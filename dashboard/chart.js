@@ -17,7 +17,7 @@ function times(_, ticks) {
 }
 
 /** Charts on the page. They are drawn anew when the theme changes. */
-const shown = new Set();
+export const shown = new Set();
 
 export class Chart {
   /**

@@ -15,6 +15,8 @@ import { talkers } from './talkers.js';
 import { throttlesInForce } from './throttles.js';
 
 const POLL_MS = 1000;
+/** Intervals that are asked for when the page is opened, and afterwards: some answers may fail to come. */
+const [BEGIN, LATELY] = [300, 10];
 
 const current = found => found.figures.find(({ name }) => name === found.figure);
 
@@ -93,18 +95,23 @@ export function culprits(main, shared, asked) {
     if (isLoading || isClosed) return;
     isLoading = true;
     const wanted = figure;
-    try {
-      const query = new URLSearchParams({ ...wanted && { figure: wanted }, recent: page.samples.figure === (wanted ?? '') ? 5 : 300 });
-      const found = await get(`v1/correlation?${query}`);
-      // The figure that was chosen by the gate at first stays the one shown.
-      figure ??= found.figure;
-      if (!isClosed && found.figure === figure) show(found);
-      write(trouble, '');
-    } catch (error) {
-      if (!isClosed && error.status) write(trouble, error.message);
-    }
+    const query = new URLSearchParams({ ...wanted && { figure: wanted }, recent: page.samples.figure === wanted ? LATELY : BEGIN });
+    const found = await get(`v1/correlation?${query}`).catch(error => {
+      // That the connection is lost is said at the top of the page.
+      if (error.status) write(trouble, error.message);
+      return null;
+    });
     isLoading = false;
-    if (figure !== wanted && wanted !== null) load();
+    if (isClosed) return;
+    if (figure !== wanted) {
+      load();
+      return;
+    }
+    if (!found) return;
+    // What the gate chose stays shown until the operator chooses another.
+    figure = found.figure;
+    write(trouble, '');
+    show(found);
   }
   load();
   const timer = setInterval(load, POLL_MS);

@@ -12,12 +12,13 @@ export class Samples {
   /** Takes an answer of `/v1/correlation`. Another figure begins anew. */
   take(found) {
     if (found.figure !== this.figure) Object.assign(this, { figure: found.figure, all: [] });
-    for (const sample of [...past(found), latest(found)]) this.add(sample);
+    for (const sample of intervals(found)) this.add(sample, found.interval_s);
   }
 
-  add(sample) {
+  add(sample, step) {
     const last = this.all.at(-1);
-    if (last && sample.at <= last.at) return;
+    // The same interval may be dated some milliseconds apart.
+    if (last && sample.at <= last.at + step / 2) return;
     this.all.push(sample);
     if (this.all.length > KEPT) this.all.splice(0, this.all.length - KEPT);
   }
@@ -34,15 +35,9 @@ export class Samples {
   }
 }
 
-const latest = found => ({
-  at: found.at_ms / 1000,
-  figure: found.figures.find(({ name }) => name === found.figure)?.value ?? null,
-  requests: Object.fromEntries(found.types.map(({ type, last_per_s: perS }) => [type, perS ?? null])),
-});
-
-/** What the gate remembers from before the page was opened, without the last interval. */
-function past({ recent = [], types, at_ms: until, interval_s: step }) {
-  return recent.slice(0, -1).map((figure, i) => {
+/** The last intervals, the oldest first. */
+function intervals({ recent = [], types, at_ms: until, interval_s: step }) {
+  return recent.map((figure, i) => {
     const back = recent.length - 1 - i;
     const requests = types.map(({ type, recent: of = [] }) => [type, of[of.length - 1 - back] ?? null]);
     return { at: until / 1000 - back * step, figure, requests: Object.fromEntries(requests) };

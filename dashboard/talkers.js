@@ -34,6 +34,8 @@ export function talkers(ticked, onTick) {
   };
   const tick = get => h('input', {
     type: 'checkbox', 'aria-label': `Tick ${typeName(get().type)}`, checked: ticked.has(get().type),
+    disabled: get().kind === 'other',
+    title: get().kind === 'other' ? 'Only types with a name can be throttled.' : null,
     change: ({ target }) => {
       if (target.checked) ticked.add(get().type);
       else ticked.delete(get().type);
