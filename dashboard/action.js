@@ -62,7 +62,7 @@ async function perform(wanted, page, { duration, why = '' }) {
   if (reason === null) return;
   const effect = expected(wanted, page);
   try {
-    const applied = await apply(wanted, { duration: duration || null, why: reason }, page.throttles);
+    const applied = await apply(wanted, { duration: duration || null, why: reason });
     page.onApplied(applied, effect);
   } catch (error) {
     notice(error.message, { isBad: true });

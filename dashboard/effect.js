@@ -30,17 +30,17 @@ export function effect(page) {
   const about = h('p', {});
   const say = text => notice(text);
   const fail = error => notice(error.message, { isBad: true });
-  const takeBack = () => undo(last.applied).then(() => { close(); say('Undone.'); }, fail);
-  const finish = () => end(listen(last.applied).map(({ id }) => id)).then(() => { close(); say('The throttles have ended.'); }, fail);
-  const undoing = h('button', { type: 'button', click: takeBack }, 'Undo');
-  const ending = h('button', { type: 'button', class: 'quiet', click: finish }, 'End');
+  const takeBack = of => undo(of.applied).then(() => { close(of); say('Undone.'); }, fail);
+  const finish = of => end(listen(of.applied).map(({ id }) => id)).then(() => { close(of); say('The throttles have ended.'); }, fail);
+  const undoing = h('button', { type: 'button', click: () => takeBack(last) }, 'Undo');
+  const ending = h('button', { type: 'button', class: 'quiet', click: () => finish(last) }, 'End');
   const element = h('section', { class: 'card', 'aria-label': 'Before and after', hidden: true },
     h('h2', {}, 'Before and after'), about, h('div', { class: 'split' }, means, box), page.mayWrite && h('p', { class: 'row' }, undoing, ending));
   let chart = null;
   let drawnFor = null;
 
-  function close() {
-    last.endedMs ??= page.now();
+  function close(of) {
+    of.endedMs ??= page.now();
     update();
   }
 
@@ -112,9 +112,10 @@ export function effect(page) {
     applied(applied, expects) {
       const sinceMs = Math.max(...listen(applied).map(({ since_ms: since }) => since));
       last = { applied, sinceMs, endedMs: null, expected: expects, figure: page.samples.figure, isOurs: true };
+      const mine = last;
       update();
       element.scrollIntoView({ block: 'nearest' });
-      notice(`${applied.length === 1 ? typeName(applied[0].throttle.type) : `${applied.length} types`} throttled.`, { action: { name: 'Undo', run: takeBack } });
+      notice(`${applied.length === 1 ? typeName(applied[0].throttle.type) : `${applied.length} types`} throttled.`, { action: { name: 'Undo', run: () => takeBack(mine) } });
     },
     close: () => chart?.close(),
   };

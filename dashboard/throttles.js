@@ -1,6 +1,6 @@
 // Throttles: what they are called, how they are applied, undone and ended, and those in force.
 
-import { post, remove } from './api.js';
+import { get, post, remove } from './api.js';
 import { h, liveTable, notice } from './dom.js';
 import { bytes, number, percent, seconds } from './format.js';
 
@@ -21,7 +21,8 @@ export function describe(action) {
  * Applies `[{ type, action }]`, for `duration` (`null`: until it is ended). Returns those applied, each with the
  * throttle it replaced: `[{ throttle, replaced }]`. When one is refused, those before it are taken back.
  */
-export async function apply(wanted, { duration, why }, inForce) {
+export async function apply(wanted, { duration, why }) {
+  const { throttles: inForce } = await get('v1/throttles');
   const done = [];
   try {
     for (const { type, action } of wanted) {
