@@ -33,5 +33,6 @@ mod room;
 mod shop;
 mod sim;
 mod streams;
+mod throttles;
 mod tickets;
 mod two_hosts;
