@@ -14,6 +14,7 @@ mod admin;
 mod analyze;
 mod bodies;
 mod continues;
+mod correlation;
 mod crash;
 mod ctl;
 mod demo;
