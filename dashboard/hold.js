@@ -13,7 +13,7 @@ const VERDICTS = {
 };
 
 export function hold(page) {
-  const keep = h('input', { type: 'number', min: 1, max: 99, value: 50, required: true });
+  const keep = h('input', { type: 'number', min: 0, max: 90, value: 50, required: true });
   const length = h('select', {}, [5, 10, 20, 30].map(s => h('option', { value: `${s}s`, selected: s === 10 }, `${s} seconds`)));
   const button = h('button', {}, 'Hold it and see');
   const which = h('p', { class: 'note' });

@@ -296,7 +296,7 @@ test('the page takes no script, style or frame from elsewhere, and fits a phone'
 
 test('the page of culprits', async t => {
   await visit({ more: BOTTLENECK }, { permissions: ['clipboard-read', 'clipboard-write'] }, async (page, stage) => {
-    const finish = await traffic(stage);
+    const flow = await traffic(stage);
     const read = async path => JSON.parse((await request(`${stage.admin}/${path}`)).text);
     const throttles = async () => (await read('v1/throttles')).throttles;
     const card = name => page.locator(`section[aria-label="${name}"]`);
@@ -378,13 +378,25 @@ test('the page of culprits', async t => {
       });
 
       await t.test('holds a type for some seconds, and says what came of it', async () => {
-        await card('Hold it and see').getByLabel('Let pass, %').fill('10');
-        await card('Hold it and see').getByLabel('For', { exact: false }).selectOption('10s');
-        await card('Hold it and see').getByRole('button', { name: 'Hold it and see' }).click();
-        await card('Hold it and see').getByRole('progressbar').waitFor();
-        await card('Hold it and see').getByText(/class search, held to 10 %/).waitFor();
+        const hold = card('Hold it and see');
+        flow.isSteady = true;
+        // What was before is known already, and must be as steady.
+        const lately = async () => (await read('v1/correlation?figure=db_cpu&recent=15')).recent;
+        await until('a steady load', async () => (await lately()).every(load => load > 0.8), 500);
+        await hold.getByLabel('Let pass, %').fill('10');
+        await hold.getByLabel('For', { exact: false }).selectOption('5s');
+        await hold.getByRole('button', { name: 'Hold it and see' }).click();
+        await hold.getByRole('progressbar').waitFor();
+        await hold.getByText('Confirmed', { exact: true }).waitFor();
+        await hold.getByText('class search, held to 10 %: the figure fell while it was held.').waitFor();
         const { confirmation } = await read('v1/correlation?figure=db_cpu');
         assert.equal(confirmation.verdict, 'confirmed', JSON.stringify(confirmation));
+        flow.isSteady = false;
+
+        await hold.getByRole('button', { name: 'Hold it and see' }).click();
+        await hold.getByRole('button', { name: 'Stop' }).click();
+        await hold.getByRole('progressbar').waitFor({ state: 'hidden' });
+        await until('nothing is held', async () => (await throttles()).length === 0);
       });
 
       await t.test('applies what the gate suggests, and copies its lines', async () => {
@@ -408,7 +420,7 @@ test('the page of culprits', async t => {
         await until('the old cost', async () => await cost() === before);
       });
     } finally {
-      await finish();
+      await flow.end();
     }
   });
 });

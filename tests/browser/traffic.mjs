@@ -26,11 +26,12 @@ const OTHERS = { '/item/4711': 2, '/bids/81': 0.8, '/browse/regions': 0.6, '/': 
 const whole = mean => Math.floor(mean) + (Math.random() < mean % 1 ? 1 : 0);
 
 /**
- * Lets it come until what is returned is called. The database's load follows the requests that reach the service, so that it falls when
- * they are throttled.
+ * Lets it come until `end()` of what is returned. The database's load follows the requests that reach the service, so that it falls when
+ * they are throttled. While `isSteady`, every wave stays high.
  */
 export async function traffic(stage) {
   await stage.open(1000);
+  const flow = { isSteady: false };
   let isOver = false;
   let counted = 0;
   const lately = Array(COUNTED).fill(0);
@@ -48,7 +49,7 @@ export async function traffic(stage) {
       const paths = Object.entries(OTHERS).flatMap(([path, mean]) => Array(whole(2 * mean * Math.random())).fill(path));
       for (const wave of waves) {
         if (wave.left-- <= 0) Object.assign(wave, { isHigh: !wave.isHigh, left: 15 + Math.floor(25 * Math.random()) });
-        paths.push(...Array(whole(wave.heights[wave.isHigh ? 1 : 0] * (0.8 + 0.4 * Math.random()))).fill(wave.path));
+        paths.push(...Array(whole(wave.heights[flow.isSteady || wave.isHigh ? 1 : 0] * (0.8 + 0.4 * Math.random()))).fill(wave.path));
       }
       for (const path of paths) request(stage.url + path).catch(() => {});
       await say().catch(() => {});
@@ -56,8 +57,9 @@ export async function traffic(stage) {
     }
   };
   const coming = come();
-  return async () => {
+  flow.end = async () => {
     isOver = true;
     await coming;
   };
+  return flow;
 }
