@@ -73,8 +73,8 @@ export function culprits(main, shared, asked) {
   body.append(shown, effects.element,
     h('div', { class: 'desk' },
       h('div', {}, list.element),
-      h('div', {}, suggesting.element, acting.element, holding.element)),
-    inForce.element, pricing.element);
+      h('div', {}, suggesting.element, acting.element, holding.element),
+      h('div', {}, inForce.element, pricing.element)));
   if (!page.mayWrite) body.append(h('p', { class: 'note' }, 'Your token may read, and not change anything.'));
 
   const refreshChoice = () => [acting, holding].forEach(part => part.update());

@@ -2,6 +2,8 @@
 
 /** Intervals that are kept. */
 const KEPT = 300;
+/** Seconds over which what is now is averaged: single seconds vary too much to predict from. */
+const NOW_S = 30;
 
 export class Samples {
   constructor() {
@@ -30,8 +32,8 @@ export class Samples {
   }
 
   /** The mean over the last seconds. */
-  now(of, seconds = 10) {
-    return this.mean(of, (this.all.at(-1)?.at ?? 0) - seconds);
+  now(of) {
+    return this.mean(of, (this.all.at(-1)?.at ?? 0) - NOW_S);
   }
 }
 

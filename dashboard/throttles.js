@@ -68,7 +68,7 @@ export function throttlesInForce(shared) {
     ['Came', ({ seen }) => number(seen), 'number'],
     ['Passed', ({ passed }) => number(passed), 'number'],
     ['Refused', ({ refused }) => number(refused), 'number'],
-    ['Sent', ({ bytes: sent }) => bytes(sent), 'number'],
+    ['Sent', ({ action, bytes: sent }) => 'bandwidth' in action ? bytes(sent) : '–', 'number'],
     ['For', throttle => left(throttle, now)],
     ['By', ({ by }) => by, 'words'],
     ['Why', ({ why }) => why ?? '', 'words'],
