@@ -160,16 +160,8 @@ enum CtlCommand {
         #[command(flatten)]
         why: Why,
     },
-    /// Show which types of requests load a figure.
-    Correlation {
-        /// The figure; by default that of the reddest detector.
-        #[arg(long, value_name = "NAME")]
-        figure: Option<String>,
-    },
-    /// Hold a suspect for some seconds, to see whether the figure falls.
-    Confirm(correlation::ConfirmOptions),
-    /// Set a class's cost to what was measured.
-    AdoptCost(correlation::AdoptOptions),
+    #[command(flatten)]
+    Correlation(correlation::CorrelationCommand),
     /// Show all figures.
     State,
     /// Show the capacity and how it was discovered, or set it.
@@ -258,11 +250,7 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
     let (answer, text): (Value, fn(&Value) -> String) = match &options.command {
         CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, form).await,
         CtlCommand::Get(wanted) => return get(&client, wanted, form).await,
-        CtlCommand::Correlation { figure } => {
-            return correlation::correlation(&client, figure.as_deref(), form).await;
-        }
-        CtlCommand::Confirm(wanted) => return correlation::confirm(&client, wanted, form).await,
-        CtlCommand::AdoptCost(wanted) => return correlation::adopt_cost(&client, wanted, form).await,
+        CtlCommand::Correlation(command) => return correlation::perform(&client, command, form).await,
         CtlCommand::Set { changes, why } => {
             let changes: Map<_, _> = changes.iter().map(|(name, text)| (name.clone(), value(text))).collect();
             let body = json!({ "changes": changes, "why": why.why });

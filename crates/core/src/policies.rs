@@ -107,6 +107,8 @@ pub enum Policy {
     Room,
     /// A lighter URL is served instead.
     Reroute(RouteId),
+    /// Nothing is decided on requests: a tunable has another value while the rule is in force.
+    Set,
 }
 
 /// How a refusal is carried out (WAC 3.3).
@@ -308,8 +310,9 @@ impl PolicySet {
         throttling
     }
 
-    /// What becomes of a request by the rules. `from`: 0, or where an application was asked. `shadow` is called
-    /// for every policy in shadow that would have decided: its rate bucket is charged, as it would have been.
+    /// What becomes of a request by the rules. `from`: 0, or where an application was asked. `shadow` is
+    /// called for every policy in shadow that would have decided: its rate bucket is charged, as it would
+    /// have been.
     pub fn decide(
         &self,
         asked: &PolicyRequest<'_>,
@@ -337,6 +340,7 @@ impl PolicySet {
                     PolicyDecision::Ask { policy, application: *application, next: at + 1 }
                 }
                 Policy::Room => PolicyDecision::Room { policy },
+                Policy::Set => continue,
                 Policy::Reroute(route) => PolicyDecision::Reroute { policy, route: *route },
             };
             if policy.is_shadow {
@@ -457,7 +461,7 @@ mod tests {
         let other = PolicyRequest { class: ClassId(2), ..asked("/") };
         assert_eq!(throttle(refuse(of_class()), &other), Throttling::default());
         assert_eq!(throttle(refuse(ThrottledType::Nothing), &asked("/")), Throttling::default());
-        let of_path = ThrottledType::Path(PathType::new("/item/{n}"));
+        let of_path = ThrottledType::Path(PathType::new("/item/{n}", &[]));
         assert_eq!(throttle(refuse(of_path.clone()), &asked("/item/7")), refused);
         assert_eq!(throttle(refuse(of_path), &asked("/item/new")), Throttling::default());
         let spared = ActiveThrottle { spared: 1 << 3, ..throttled(of_class(), ThrottleAction::Refuse(1.0)) };

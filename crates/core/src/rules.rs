@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::detect::LEAST;
-use crate::policies::{ActivePolicy, PolicySet, RuleId, part_of_visitors};
+use crate::policies::{ActivePolicy, Policy, PolicySet, RuleId, part_of_visitors};
 use crate::units::Timestamp;
 
 /// Whether a condition holds.
@@ -216,17 +216,22 @@ impl Rulebook {
         changes
     }
 
-    /// The policies in force.
+    /// The rules in force, highest precedence first, by their position in the configuration.
+    pub fn in_force(&self) -> impl Iterator<Item = usize> {
+        self.by_precedence.iter().copied().filter(|id| self.states[*id].in_force)
+    }
+
+    /// The policies in force that decide on requests.
     pub fn policies(&self) -> PolicySet {
-        let in_force = self.by_precedence.iter().filter(|id| self.states[**id].in_force);
-        let policy = |id: &usize| {
-            let (rule, mut policy) = (&self.rules[*id], self.rules[*id].policy.clone());
+        let policy = |id: usize| {
+            let (rule, mut policy) = (&self.rules[id], self.rules[id].policy.clone());
             if rule.follows_level {
-                policy.scope.share = Some(part_of_visitors(self.states[*id].share));
+                policy.scope.share = Some(part_of_visitors(self.states[id].share));
             }
             policy
         };
-        PolicySet::new(in_force.map(policy).collect())
+        let decides = |policy: &ActivePolicy| !matches!(policy.policy, Policy::Set);
+        PolicySet::new(self.in_force().map(policy).filter(decides).collect())
     }
 
     /// Every rule and its state, in the order of the configuration.

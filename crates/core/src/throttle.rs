@@ -52,11 +52,12 @@ pub enum ThrottledType {
     Nothing,
 }
 
-/// A path template, and the parameters that a query must have.
+/// A path template, and the parameters that a query has and has not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathType {
     path: Box<str>,
-    parameters: Box<[Box<str>]>,
+    given: Box<[Box<str>]>,
+    absent: Box<[Box<str>]>,
 }
 
 /// What a template has in place of what differs from request to request.
@@ -97,18 +98,24 @@ impl PathType {
         Some(out)
     }
 
-    /// Of a template as the correlation names it: `/item/{n}?sort`.
-    pub fn new(template: &str) -> Self {
+    /// Of a template as the correlation names it: `/item/{n}?sort`. `parameters`: those whose names are part
+    /// of templates; a request that has others of them is of another type.
+    pub fn new(template: &str, parameters: &[String]) -> Self {
         let (path, query) = template.split_once('?').unwrap_or((template, ""));
-        let parameters = query.split('&').filter(|name| !name.is_empty()).map(Into::into).collect();
-        Self { path: path.into(), parameters }
+        let given: Box<[Box<str>]> =
+            query.split('&').filter(|name| !name.is_empty()).map(Into::into).collect();
+        let absent = parameters.iter().filter(|name| !given.iter().any(|given| **given == ***name));
+        let absent = absent.map(|name| name.as_str().into()).collect();
+        Self { path: path.into(), given, absent }
     }
 
     pub(crate) fn covers(&self, folded: &Folded<'_>) -> bool {
         let is_given = |name: &str| folded.query.split('&').any(|pair| pair.split('=').next() == Some(name));
         let is_path = *self.path == *folded.as_sent
             || folded.normal.as_ref().is_some_and(|normal| **normal == *self.path);
-        is_path && self.parameters.iter().all(|name| is_given(name))
+        is_path
+            && self.given.iter().all(|name| is_given(name))
+            && !self.absent.iter().any(|name| is_given(name))
     }
 }
 
@@ -279,6 +286,17 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_exact_for_all_workers_together() {
+        let throttle = throttle(ThrottleAction::Refuse(0.3));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|_| _ = throttle.admit(NOW)));
+            }
+        });
+        assert_eq!(throttle.counts().refused, 12_000);
+    }
+
+    #[test]
     fn refusals_are_spread_evenly() {
         let half = throttle(ThrottleAction::Refuse(0.5));
         let passed: Vec<_> = (0..6).map(|_| half.admit(NOW).is_ok()).collect();
@@ -324,8 +342,9 @@ mod tests {
 
     #[test]
     fn a_template_covers_the_paths_that_have_it_and_no_others() {
+        let parameters = ["page", "sort"].map(str::to_owned);
         let covers = |template: &str, path: &str, query: &str| {
-            PathType::new(template).covers(&Folded::new(path, query))
+            PathType::new(template, &parameters).covers(&Folded::new(path, query))
         };
         for (template, path, query, wanted) in [
             ("/", "/", "", true),
@@ -336,9 +355,11 @@ mod tests {
             ("/item/{n}/bids", "/item/new/bids", "", false),
             ("/item/{n}", "/item/4711/bids", "", false),
             ("/item-{n}.html", "/item-17.html", "", true),
-            ("/list?sort", "/list", "page=2&sort=price", true),
+            ("/list?sort", "/list", "q=x&sort=price", true),
+            ("/list?sort", "/list", "page=2&sort=price", false),
             ("/list?sort", "/list", "page=2", false),
-            ("/list?page&sort", "/list", "sort", false),
+            ("/list?page&sort", "/list", "sort&page", true),
+            ("/list", "/list", "sort", false),
             // Other spellings of the same path.
             ("/item/{n}", "/%69tem/17", "", true),
             ("/item/{n}", "//item/./17", "", true),

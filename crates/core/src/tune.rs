@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::detect::Judgement;
 use crate::units::{Rate, Timestamp};
 
 /// The class name for which a [`View`] returns the figures of all requests.
@@ -40,6 +41,13 @@ pub trait View {
 
     /// As [`Overload`] defines it.
     fn is_overloaded(&self) -> bool;
+
+    /// How congested a detector found its resource on the last tick: its level, and its figure as a share of
+    /// what is red.
+    ///
+    /// # Errors
+    /// There is no such detector.
+    fn detector(&self, name: &str) -> Result<Judgement, String>;
 
     /// What the requests of a type, like "class:search" or "path:/item/{n}", have to do with a figure.
     /// `None`: not known, or the type had no requests.

@@ -18,9 +18,9 @@ use super::figures::GateFigure;
 use super::kinds::net::{CLASS_NAME, CLASS_OR_NONE, FIELD_NAME, NAME, NAME_OR_NONE, PATH_GLOB, Text, text};
 use super::kinds::quantity::{Count, DAY, HOUR, Number, Portion, S, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named, toml_string};
-use super::mistake::{MAX_MISTAKES, did_you_mean};
+use super::mistake::{Found, MAX_MISTAKES, Mistake, did_you_mean, unplaced};
 use super::read::{Reader, item_path};
-use super::tree::Value;
+use super::tree::{Node, Value};
 
 /// Longest condition, in bytes: people write shorter ones, and the time to parse is bounded.
 const MAX_CONDITION: usize = 2_000;
@@ -57,6 +57,8 @@ named! {
         Room = "room",
         /// Serve a lighter URL instead.
         Reroute = "reroute",
+        /// Nothing: a tunable has another value.
+        Set = "set",
     }
 
     /// To whose requests a rule applies.
@@ -134,6 +136,43 @@ impl Leaf<Share> for ShareOrCookies {
         let words = Self::WORDS.map(|(word, _)| word).join("|");
         let pattern = format!("%$|^({words})$");
         serde_json::json!({ "type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": pattern })
+    }
+}
+
+/// The name of a tunable. Which ones there are depends on the other sections.
+const TUNABLE_NAME: Text = text("the name of a tunable, or \"\"", |s| {
+    if s.len() <= 512 && !s.chars().any(char::is_control) { Ok(()) } else { Err(None) }
+});
+
+/// A value of any key, kept as TOML.
+struct AnyValue;
+
+impl Leaf<String> for AnyValue {
+    fn parse(&self, value: &Value) -> Result<String, Option<String>> {
+        match value {
+            Value::Text(text) if text.is_empty() => Ok(String::new()),
+            Value::Text(text) => Ok(toml_string(text)),
+            Value::Integer(n) => Ok(n.to_string()),
+            Value::Float(x) if x.is_finite() => Ok(format!("{x:?}")),
+            Value::Boolean(b) => Ok(b.to_string()),
+            Value::List(items) => {
+                let one = |item: &Node| match &item.value {
+                    Value::List(_) => Err(None),
+                    value => self.parse(value),
+                };
+                let items: Result<Vec<_>, _> = items.iter().map(one).collect();
+                Ok(format!("[{}]", items?.join(", ")))
+            }
+            Value::Float(_) | Value::Other(_) | Value::Table(_) => Err(None),
+        }
+    }
+
+    fn expected(&self) -> String {
+        "a value, or a factor like \"0.5x\"".into()
+    }
+
+    fn show(&self, value: &String) -> String {
+        if value.is_empty() { toml_string("") } else { value.clone() }
     }
 }
 
@@ -270,7 +309,8 @@ section! {
         hold: Duration = secs(5) => span_or_zero(100, DAY);
         /// What is done: "refuse", "limit" (requests beyond `rate` are refused), "multicast" (one request per
         /// URL and `period` goes to the origin, its answer to all who asked), "ask" (an application decides),
-        /// "room" (to the waiting room) or "reroute" (a lighter URL instead).
+        /// "room" (to the waiting room), "reroute" (a lighter URL instead) or "set" (nothing is done with
+        /// requests: a tunable has another value while the rule is in force).
         [fixed] then: Then = Then::Refuse => Choice;
         /// Whose requests: of all visitors ("all"), or only requests that would begin a session ("new"). With
         /// room.unit = "request" there are no sessions and all requests are new.
@@ -298,6 +338,11 @@ section! {
         [fixed] application: String = String::new() => NAME_OR_NONE;
         /// Of "reroute", and of `action = "lighter"`: the lighter URL.
         [fixed] to: String = String::new() => NAME_OR_NONE;
+        /// Of "set": the tunable, like `class.search.ingress.rate` (`tidegate ctl get` lists them).
+        [fixed] set: String = String::new() => TUNABLE_NAME;
+        /// Of "set": its value while the rule is in force; for a number also a factor of the file's value,
+        /// like "0.5x". Afterwards it is what it was, unless somebody has changed it meanwhile.
+        [fixed] value: String = String::new() => AnyValue;
         /// Of "limit": cost units per second.
         rate: f64 = 0.0 => Number(0.0..=Rate::MAX.get());
         /// How a refusal is carried out: "answer" (for programs), "lighter" (a lighter URL), "page" (the
@@ -416,6 +461,41 @@ impl Detector {
 }
 
 impl Settings {
+    /// The value, as TOML, that a rule with `then = "set"` sets its tunable to. These are the settings of the
+    /// file: a factor is of their value.
+    ///
+    /// # Errors
+    /// All mistakes, in the words of those of a file.
+    pub fn value_by_rule(&self, rule: &Rule) -> Result<String, Vec<Mistake>> {
+        let key = rule.set.as_str();
+        let tried = |value: &str| self.tuned_anew(&[(key, value)]);
+        let Some(factor) = factor_of(&rule.value) else {
+            let (_, applied) = tried(&rule.value)?;
+            return Ok(applied.into_iter().map(|applied| applied.new).collect());
+        };
+        let Some(tunable) = self.tunable(key) else {
+            return tried(&rule.value).map(|_| String::new());
+        };
+        let kind = &tunable.schema["type"];
+        let is_number = |kind: &serde_json::Value| kind == "number";
+        let takes_numbers = is_number(kind)
+            || kind == "integer"
+            || kind.as_array().is_some_and(|kinds| kinds.iter().any(is_number));
+        let base = tunable.value.parse::<f64>().ok().filter(|_| takes_numbers);
+        let Some(base) = base else {
+            let expected = format!("{} (a factor is of a number)", tunable.expected);
+            return Err(unplaced(vec![Found::new(None, key, expected, rule.value.clone())]));
+        };
+        let exact = base * factor;
+        let whole = || tried(&format!("{:.0}", exact.round()));
+        let (_, applied) = if exact.fract() == 0.0 {
+            whole()?
+        } else {
+            tried(&format!("{exact:?}")).or_else(|mistakes| whole().map_err(|_| mistakes))?
+        };
+        Ok(applied.into_iter().map(|applied| applied.new).collect())
+    }
+
     /// The service level of this name. Id 0 is the level `default`, which is not in the list.
     pub fn tier_id(&self, name: &str) -> Option<TierId> {
         let at = self.tier.iter().position(|known| known.name == name)?;
@@ -434,6 +514,36 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     for (i, rule) in settings.rule.iter().enumerate() {
         check_rule(settings, rule, &item_path("rule", &rule.name, i), out);
     }
+}
+
+/// Reports what rules set that is no tunable, or a value that it does not take.
+pub(crate) fn check_sets(settings: &Settings, out: &mut Reader) {
+    for (i, rule) in settings.rule.iter().enumerate().filter(|(_, rule)| rule.then == Then::Set) {
+        let key = |name: &str| format!("{}.{name}", item_path("rule", &rule.name, i));
+        let own = format!("rule.{}.", rule.name);
+        if rule.set.is_empty() || rule.value.is_empty() {
+            let name = if rule.set.is_empty() { "set" } else { "value" };
+            let expected = format!("a `{name}` (then = \"set\" needs it)");
+            out.conflict(&key(name), expected, "none", None);
+        } else if rule.set.starts_with(&own) {
+            let expected = "the name of a tunable of something else than this rule";
+            out.conflict(&key("set"), expected, format!("\"{}\"", rule.set), None);
+        } else if let Err(mistakes) = settings.value_by_rule(rule) {
+            let is_known = settings.value_of(&rule.set).is_some();
+            for Mistake { expected, got, hint, .. } in mistakes {
+                out.conflict(&key(if is_known { "value" } else { "set" }), expected, got, hint);
+            }
+        }
+        if out.found.len() >= MAX_MISTAKES {
+            return;
+        }
+    }
+}
+
+/// The factor of "0.5x", as TOML; `None`: it is another value.
+fn factor_of(toml: &str) -> Option<f64> {
+    let factor: f64 = toml.strip_prefix('"')?.strip_suffix("x\"")?.trim_end().parse().ok()?;
+    (factor.is_finite() && factor >= 0.0).then_some(factor)
 }
 
 /// Reports mistakes in conditions. They take longer to parse than all other checks together, so this is done
@@ -568,6 +678,11 @@ fn check_rule(settings: &Settings, rule: &Rule, path: &str, out: &mut Reader) {
     }
     if rule.then != Then::Limit {
         out.only_with(path, "rate", "then = \"limit\"");
+    }
+    let of_requests = ["visitors", "class", "urls", "except", "spare", "share"];
+    match rule.then {
+        Then::Set => of_requests.iter().for_each(|key| out.only_with(path, key, "a policy for requests")),
+        _ => ["set", "value"].iter().for_each(|key| out.only_with(path, key, "then = \"set\"")),
     }
     if rule.then != Then::Multicast {
         out.only_with(path, "period", "then = \"multicast\"");

@@ -375,6 +375,9 @@ impl Settings {
             check::check(self, out);
             congestion::check_conditions(self, out);
         }
+        if out.found.is_empty() {
+            congestion::check_sets(self, out);
+        }
     }
 
     fn role_blocks(&self, out: &mut Vec<Block>) {

@@ -1,10 +1,24 @@
 //! `tidegate ctl correlation`, `confirm` and `adopt-cost`: which types of requests load which figure.
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
 use super::client::{self, Client};
 use super::{Failure, Form, Why, show};
+
+#[derive(Subcommand, Debug)]
+pub enum CorrelationCommand {
+    /// Show which types of requests load a figure.
+    Correlation {
+        /// The figure; by default that of the reddest detector.
+        #[arg(long, value_name = "NAME")]
+        figure: Option<String>,
+    },
+    /// Hold a suspect for some seconds, to see whether the figure falls.
+    Confirm(ConfirmOptions),
+    /// Set a class's cost to what was measured.
+    AdoptCost(AdoptOptions),
+}
 
 #[derive(ClapArgs, Debug)]
 pub struct ConfirmOptions {
@@ -38,8 +52,15 @@ pub struct AdoptOptions {
     why: Why,
 }
 
-pub async fn correlation(client: &Client, figure: Option<&str>, form: Form) -> Result<(), Failure> {
-    form.print(&found(client, figure).await?, show::correlation);
+pub async fn perform(client: &Client, command: &CorrelationCommand, form: Form) -> Result<(), Failure> {
+    let (answer, text): (Value, fn(&Value) -> String) = match command {
+        CorrelationCommand::Correlation { figure } => {
+            (found(client, figure.as_deref()).await?, show::correlation)
+        }
+        CorrelationCommand::Confirm(wanted) => (confirm(client, wanted).await?, show::confirmation),
+        CorrelationCommand::AdoptCost(wanted) => (adopt_cost(client, wanted).await?, show::changes),
+    };
+    form.print(&answer, text);
     Ok(())
 }
 
@@ -48,24 +69,21 @@ async fn found(client: &Client, figure: Option<&str>) -> Result<Value, Failure> 
     client.ask("GET", &format!("/v1/correlation{query}"), None).await
 }
 
-pub async fn confirm(client: &Client, wanted: &ConfirmOptions, form: Form) -> Result<(), Failure> {
+async fn confirm(client: &Client, wanted: &ConfirmOptions) -> Result<Value, Failure> {
     const PATH: &str = "/v1/correlation/confirmation";
     let ConfirmOptions { of, keep, lasts, figure, end, why } = wanted;
-    let answer = if *end {
-        client.ask("DELETE", PATH, Some(&json!({ "why": why.why }))).await?
-    } else {
-        let mut body = json!({ "type": of, "keep": keep, "for": lasts, "why": why.why });
-        if let Some(figure) = figure {
-            body["figure"] = figure.as_str().into();
-        }
-        client.ask("POST", PATH, Some(&body)).await?
-    };
-    form.print(&answer, show::confirmation);
-    Ok(())
+    if *end {
+        return client.ask("DELETE", PATH, Some(&json!({ "why": why.why }))).await;
+    }
+    let mut body = json!({ "type": of, "keep": keep, "for": lasts, "why": why.why });
+    if let Some(figure) = figure {
+        body["figure"] = figure.as_str().into();
+    }
+    client.ask("POST", PATH, Some(&body)).await
 }
 
 /// Sets a class's cost to what was measured.
-pub async fn adopt_cost(client: &Client, wanted: &AdoptOptions, form: Form) -> Result<(), Failure> {
+async fn adopt_cost(client: &Client, wanted: &AdoptOptions) -> Result<Value, Failure> {
     let AdoptOptions { class, figure, why } = wanted;
     let found = found(client, figure.as_deref()).await?;
     let by = show::plain(&found["figure"]);
@@ -88,8 +106,7 @@ pub async fn adopt_cost(client: &Client, wanted: &AdoptOptions, form: Form) -> R
     let why = if why.why.is_empty() { reason } else { format!("{}; {reason}", why.why) };
     let changes = json!({ format!("class.{class}.cost"): value });
     let body = json!({ "changes": changes, "why": why });
-    form.print(&client.ask("PATCH", "/v1/tunables", Some(&body)).await?, show::changes);
-    Ok(())
+    client.ask("PATCH", "/v1/tunables", Some(&body)).await
 }
 
 fn number(value: &Value) -> f64 {

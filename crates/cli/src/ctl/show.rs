@@ -41,8 +41,11 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 pub fn tunables(answer: &Value) -> String {
     let rows = items(&answer["tunables"]).map(|t| {
         let file = if t["file"] == t["value"] { String::new() } else { plain(&t["file"]) };
-        let who = t["tuned"]["who"].as_str().unwrap_or_default();
-        [plain(&t["name"]), plain(&t["value"]), file, who.into()]
+        let who = match t["rule"].as_str() {
+            Some(rule) => format!("rule:{rule}"),
+            None => t["tuned"]["who"].as_str().unwrap_or_default().into(),
+        };
+        [plain(&t["name"]), plain(&t["value"]), file, who]
     });
     table(["NAME", "VALUE", "FILE", "TUNED BY"], rows)
 }
@@ -52,6 +55,9 @@ pub fn one(t: &Value) -> String {
     let text = |name: &str| plain(&t[name]);
     let mut out =
         format!("{} = {}\n{} Takes {}.", text("name"), text("value"), text("doc"), text("expected"));
+    if let Some(rule) = t["rule"].as_str() {
+        out.push_str(&format!("\nSet by the rule {rule} while it is in force."));
+    }
     if let Some(tuned) = t["tuned"].as_object() {
         let why = tuned["why"].as_str().filter(|why| !why.is_empty());
         let why = why.map_or_else(String::new, |why| format!(": {why}"));

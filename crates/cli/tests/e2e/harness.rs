@@ -128,6 +128,12 @@ impl Config {
         self
     }
 
+    /// Adds a `[[detector]]` with these lines.
+    pub fn detector(mut self, lines: &str) -> Self {
+        self.classes.push_str(&format!("\n[[detector]]\n{lines}\n"));
+        self
+    }
+
     fn address(&self, key: &str) -> SocketAddr {
         self.keys[key].trim_matches('"').parse().expect("address")
     }

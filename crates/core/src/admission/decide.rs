@@ -7,9 +7,10 @@
 //! ```
 //!
 //! 1. **Quota** of the service level: what exceeds it is refused.
-//! 2. **Policies in force**: throttles ([`PolicySet::throttle`]), then rules ([`PolicySet::decide`]). A policy that must be performed outside (another
-//!    application is asked, an answer is shared, another URL is served) is a [`Decision::Perform`]: the
-//!    caller performs it and calls [`decide`] again with what came of it ([`Progress`]).
+//! 2. **Policies in force**: throttles ([`PolicySet::throttle`]), then rules ([`PolicySet::decide`]). A
+//!    policy that must be performed outside (another application is asked, an answer is shared, another URL
+//!    is served) is a [`Decision::Perform`]: the caller performs it and calls [`decide`] again with what came
+//!    of it ([`Progress`]).
 //! 3. **Admitted sessions** enter past room and buckets, which are charged. Only where no origin is usable,
 //!    what would have to wait without a session waits with one.
 //! 4. **Parts of a page** never wait, since nobody would come back for them. They pass while nobody waits and

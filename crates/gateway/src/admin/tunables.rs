@@ -202,6 +202,8 @@ pub(super) struct TunableShown {
     default: Setting,
     /// Who set it, when and why; null: it has the file's value.
     tuned: Option<Tuned>,
+    /// The rule that has set it; it is taken back when the rule ends. Null: none has.
+    rule: Option<String>,
     /// What it takes, in words.
     expected: String,
     /// What it takes, as JSON Schema.
@@ -227,7 +229,8 @@ impl TunableShown {
             at_ms: tuned.at.as_millis(),
         });
         let (value, file, default) = (Setting::new(&value), file.map(Setting::new), Setting::new(&default));
-        Self { name, value, file, default, tuned, expected, schema, doc }
+        let rule = tuning.set_by(&name).map(str::to_owned);
+        Self { name, value, file, default, tuned, rule, expected, schema, doc }
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Plan {
     pub rules: Vec<RuleConfig>,
     /// By rule.
     pub conditions: Arc<Vec<Conditions>>,
+    /// By rule: the tunable that it sets.
+    pub sets: Vec<Option<Arc<str>>>,
 }
 
 impl Plan {
@@ -94,6 +96,7 @@ impl Plan {
             rules: rules.collect::<Result<_, _>>()?,
             criteria: criteria.map(|(at, detector)| detector.criterion(SourceId(at), classes)).collect(),
             detectors: settings.detector.clone(),
+            sets: settings.rule.iter().map(sets).collect(),
             conditions,
         })
     }
@@ -130,6 +133,10 @@ pub fn succeed(plan: &mut Arc<Plan>, old: &Plan, now: Timestamp) {
 /// Names by id; a removed class has none, so that no rule refers to it.
 pub fn class_names(classes: &[ClassFacts]) -> Vec<&str> {
     classes.iter().map(|facts| if facts.is_gone { "" } else { &*facts.name }).collect()
+}
+
+fn sets(rule: &Rule) -> Option<Arc<str>> {
+    (rule.then == Then::Set).then(|| rule.set.as_str().into())
 }
 
 fn conditions(rule: &Rule, detectors: &[&str]) -> Result<Conditions, PlanError> {
@@ -184,6 +191,7 @@ fn compile(rule: &Rule, settings: &Settings, classes: &[&str]) -> Result<RuleCon
         Then::Ask => Policy::Ask(AuthoriserId(index("application", &rule.application))),
         Then::Room => Policy::Room,
         Then::Reroute => Policy::Reroute(route()),
+        Then::Set => Policy::Set,
     };
     let action = match rule.action {
         How::Answer => Action::Answer { status: rule.status },

@@ -10,11 +10,15 @@
 //! in the order in which they took effect. The numbers have a lock of their own, which nobody holds while a
 //! disk is waited for.
 //!
+//! Rules in force may set tunables too. Their values lie on top of everything else, and are taken back when
+//! the rule ends: to what was tuned, or to the file's value. They are not saved, so that no restart keeps
+//! them. A change by anybody else meanwhile stands, and nothing is taken back then.
+//!
 //! A change is all or nothing, and in force for the next request when the call returns. Tuned values
 //! survive a restart (`learned.rs`) and a reload, unless the *file's* value of that key has changed: then the
 //! operator edited the file for that key, and the file wins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -34,11 +38,11 @@ use crate::base::log::LogHandle;
 use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
 use crate::control::capacity::{Capacity, usable_limit};
-use crate::control::congestion::CongestionMonitor;
+use crate::control::congestion::{Assigned, CongestionMonitor};
 use crate::control::learned::{Saved, SavedTuned};
 use crate::control::throttles::Throttles;
 use crate::shared::Shared;
-use tidegate_settings::{Applied, Change, Mistake, Override, Settings, json_of};
+use tidegate_settings::{Applied, Change, Mistake, Override, Rule, Settings, Then, json_of};
 
 /// Where the settings came from, so that they can be read again.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +81,27 @@ pub struct Tuning {
     pub(crate) file: Settings,
     /// By name, without keys that have the file's value.
     tuned: BTreeMap<String, Tuned>,
+    /// Set by rules in force, by name.
+    by_rules: BTreeMap<String, ByRule>,
+    /// What somebody else has changed while a rule in force sets it.
+    claimed: BTreeSet<String>,
     pub(crate) generation: u64,
+}
+
+/// The value of a tunable while a rule is in force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct ByRule {
+    rule: Arc<str>,
+    /// As TOML.
+    value: String,
+}
+
+/// A tunable that a rule sets, or does not set any more.
+struct Step {
+    key: String,
+    value: String,
+    rule: Arc<str>,
+    begins: bool,
 }
 
 /// A tunable whose value is not the file's.
@@ -120,7 +144,8 @@ pub enum ReloadError {
 
 impl Tuning {
     pub fn new(file: Settings) -> Self {
-        Self { file, tuned: BTreeMap::new(), generation: 0 }
+        let (tuned, by_rules, claimed) = Default::default();
+        Self { file, tuned, by_rules, claimed, generation: 0 }
     }
 
     /// What was tuned before a restart, on top of the file: as far as the file's value is still the one that
@@ -168,6 +193,68 @@ impl Tuning {
         &self.tuned
     }
 
+    /// The rule in force that has set a tunable.
+    pub fn set_by(&self, name: &str) -> Option<&str> {
+        self.by_rules.get(name).map(|by| &*by.rule)
+    }
+
+    /// What a tunable has when no rule sets it.
+    fn usual(&self, name: &str) -> Option<String> {
+        self.tuned.get(name).map(|tuned| tuned.value.clone()).or_else(|| self.file.value_of(name))
+    }
+
+    /// The value that a rule of the file gives to a tunable; `None`: it gives none.
+    fn value_by(&self, rule: &str, name: &str) -> Option<String> {
+        let sets = |one: &&Rule| one.name == rule && one.then == Then::Set && one.set == name;
+        let found = self.file.rule.iter().find(sets)?;
+        let value = self.file.value_by_rule(found);
+        value.map_err(|mistakes| say(rule, &mistakes)).ok()
+    }
+
+    /// What is to be done so that tunables have the values of these rules, the first of several.
+    fn steps(&mut self, assigned: &[Assigned]) -> Vec<Step> {
+        self.claimed.retain(|name| assigned.iter().any(|one| *one.key == **name));
+        let mut wanted = BTreeMap::new();
+        for Assigned { rule, key } in assigned {
+            if self.claimed.contains(&**key) || wanted.contains_key(&**key) {
+                continue;
+            }
+            if let Some(value) = self.value_by(rule, key) {
+                wanted.insert(key.to_string(), ByRule { rule: rule.clone(), value });
+            }
+        }
+        let over = self.by_rules.iter().filter(|(name, _)| !wanted.contains_key(*name));
+        let over = over.filter_map(|(name, by)| {
+            let (key, rule) = (name.clone(), by.rule.clone());
+            Some(Step { value: self.usual(name)?, key, rule, begins: false })
+        });
+        let news = wanted.iter().filter(|(name, by)| self.by_rules.get(*name) != Some(*by));
+        let news = news.map(|(name, by)| {
+            let (key, value, rule) = (name.clone(), by.value.clone(), by.rule.clone());
+            Step { key, value, rule, begins: true }
+        });
+        let steps: Vec<_> = over.chain(news).collect();
+        self.by_rules.retain(|name, _| wanted.contains_key(name));
+        steps
+    }
+
+    /// The settings of another file with what rules set on top, as far as they still do.
+    fn ruled(&self, file: &Settings, mut settings: Settings) -> (Settings, BTreeMap<String, ByRule>) {
+        let new = Self { file: file.clone(), ..Self::new(Settings::default()) };
+        let mut by_rules = BTreeMap::new();
+        for (name, ByRule { rule, .. }) in &self.by_rules {
+            let Some(value) = new.value_by(rule, name) else { continue };
+            match settings.tuned_anew(&[(name, &value)]) {
+                Ok((ruled, _)) => {
+                    settings = ruled;
+                    by_rules.insert(name.clone(), ByRule { rule: rule.clone(), value });
+                }
+                Err(mistakes) => say(rule, &mistakes),
+            }
+        }
+        (settings, by_rules)
+    }
+
     /// The settings of a new file with what was tuned on top, and what remains tuned.
     fn rebase(&self, file: &Settings) -> Result<(Settings, BTreeMap<String, Tuned>), ReloadError> {
         let mut kept = self.tuned.clone();
@@ -182,6 +269,12 @@ impl Tuning {
         let changes: Vec<_> = kept.iter().map(|(name, tuned)| (name, &tuned.value)).collect();
         let (settings, _) = file.tuned_anew(&changes).map_err(ReloadError::Tuned)?;
         Ok((settings, kept))
+    }
+}
+
+fn say(rule: &str, mistakes: &[Mistake]) {
+    for mistake in mistakes {
+        tracing::warn!(rule, %mistake, "the rule cannot set its tunable");
     }
 }
 
@@ -202,6 +295,8 @@ pub struct ConfigStore {
     /// Held during a change, until it is in the audit.
     changing: Mutex<()>,
     tuning: Mutex<Tuning>,
+    /// What rules in force set, as of the last tick.
+    assigned: Mutex<Vec<Assigned>>,
     audit: Arc<Audit>,
     log: OnceLock<LogHandle>,
 }
@@ -224,6 +319,7 @@ impl ConfigStore {
         Self {
             changing: Mutex::default(),
             tuning: Mutex::new(tuning),
+            assigned: Mutex::default(),
             audit,
             log: OnceLock::new(),
             shared,
@@ -282,7 +378,9 @@ impl ChangeLock<'_> {
         }
         let old = store.shared.config.load_full();
         let (settings, applied) = old.settings.tuned(changes).map_err(TuneError::Mistakes)?;
-        let news: Vec<&Applied> = applied.iter().filter(|applied| applied.old != applied.new).collect();
+        // What a rule has set becomes the caller's, also if the value is the same.
+        let is_new = |one: &&Applied| one.old != one.new || tuning.by_rules.contains_key(&one.name);
+        let news: Vec<&Applied> = applied.iter().filter(is_new).collect();
         if news.is_empty() {
             return Ok((applied, tuning.generation));
         }
@@ -291,6 +389,9 @@ impl ChangeLock<'_> {
         store.put_in_force(&old, live, now).map_err(|e| refused(&news, &e.to_string()))?;
         for Applied { name, new, .. } in &news {
             let tuned = Tuned { value: new.clone(), who: by.who.into(), why: by.why.into(), at: now };
+            if tuning.by_rules.remove(name).is_some() {
+                tuning.claimed.insert(name.clone());
+            }
             if tuning.file.value_of(name).as_ref() == Some(new) {
                 tuning.tuned.remove(name);
             } else {
@@ -309,6 +410,57 @@ impl ChangeLock<'_> {
 }
 
 impl ConfigStore {
+    /// Takes note of what rules in force set, highest precedence first. In force with
+    /// [`ConfigStore::follow_rules`].
+    pub fn assign(&self, assigned: Vec<Assigned>) {
+        *self.assigned.lock() = assigned;
+    }
+
+    /// Gives tunables the values of the rules in force, and those back that no rule sets any more. Waits for
+    /// the audit's disk: not to be called on the control thread.
+    pub fn follow_rules(&self) {
+        let _alone = self.lock_changes();
+        let assigned = self.assigned.lock().clone();
+        let mut tuning = self.tuning.lock();
+        let now = self.shared.clock.now();
+        let mut done = Vec::new();
+        for step in tuning.steps(&assigned) {
+            match self.take(&step, now) {
+                Ok(applied) => {
+                    if step.begins {
+                        let Step { key, value, rule, .. } = &step;
+                        let by = ByRule { rule: rule.clone(), value: value.clone() };
+                        tuning.by_rules.insert(key.clone(), by);
+                    }
+                    tuning.generation += 1;
+                    done.push((step, applied));
+                }
+                Err(mistakes) => say(&step.rule, &mistakes),
+            }
+        }
+        drop(tuning);
+        for (Step { rule, begins, .. }, applied) in done {
+            let who = format!("rule:{rule}");
+            let why = if begins { "in force" } else { "over" };
+            let news: Vec<_> = applied.iter().filter(|one| one.old != one.new).map(entry).collect();
+            tracing::info!(rule = &*rule, why, changes = ?applied, "set by a rule");
+            self.audit.record(By { who: &who, why }, &news, now);
+        }
+    }
+
+    fn take(&self, step: &Step, now: Timestamp) -> Result<Vec<Applied>, Vec<Mistake>> {
+        let old = self.shared.config.load_full();
+        let (settings, applied) = old.settings.tuned(&[(&step.key, &step.value)])?;
+        let news: Vec<&Applied> = applied.iter().collect();
+        let mistakes = |why: &dyn std::fmt::Display| match refused(&news, &why.to_string()) {
+            TuneError::Mistakes(mistakes) => mistakes,
+            TuneError::Stale(_) => Vec::new(),
+        };
+        let live = old.tuned(settings).map_err(|e| mistakes(&e))?;
+        self.put_in_force(&old, live, now).map_err(|e| mistakes(&e))?;
+        Ok(applied)
+    }
+
     /// As [`ConfigStore::reload_by`], because of a signal.
     pub fn reload(&self) -> Result<Vec<Change>, ReloadError> {
         self.reload_by(By::SIGNAL)
@@ -326,6 +478,7 @@ impl ConfigStore {
         let file = self.source.read().map_err(ReloadError::Mistakes)?;
         let before = self.with_tuning(Tuning::clone);
         let (settings, tuned) = before.rebase(&file)?;
+        let (settings, by_rules) = before.ruled(&file, settings);
         let old = self.shared.config.load_full();
         let changes = old.settings.diff(&settings);
         // Keys that only a restart changes keep their old values; the result is checked as a whole.
@@ -347,7 +500,8 @@ impl ConfigStore {
                 self.put_the_rest_in_force(&old, refused.live, now);
             }
         }
-        *tuning = Tuning { file, tuned, generation: tuning.generation + 1 };
+        let (claimed, generation) = (tuning.claimed.clone(), tuning.generation + 1);
+        *tuning = Tuning { file, tuned, by_rules, claimed, generation };
         drop(tuning);
         for change in &changes {
             if change.restart {

@@ -54,6 +54,16 @@ pub struct Congestion {
     /// The shares of the rules that follow a level, by rule.
     published_shares: Vec<f64>,
     any_in_force: bool,
+    assigned: Vec<Assigned>,
+    /// They have changed since somebody asked.
+    has_reassigned: bool,
+}
+
+/// A tunable that a rule in force sets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Assigned {
+    pub rule: Arc<str>,
+    pub key: Arc<str>,
 }
 
 struct Watch {
@@ -121,6 +131,8 @@ impl Congestion {
             published_at: Timestamp::default(),
             published_shares: Vec::new(),
             any_in_force: false,
+            assigned: Vec::new(),
+            has_reassigned: false,
         }
     }
 
@@ -262,12 +274,30 @@ impl Congestion {
         self.any_in_force = !policies.is_empty();
         self.published_at = now;
         self.published_shares = self.shares().collect();
+        let assigned = self.assigned();
+        self.has_reassigned |= assigned != self.assigned;
+        self.assigned = assigned;
         let record = |(id, (rule, standing)): (usize, (&RuleConfig, &RuleState))| {
             standing.in_force.then(|| self.record(id, rule, publish.enforcement))
         };
         let records = self.book.iter().enumerate().map(record).collect();
         publish.enforcement.watch(self.plan.may_cut());
         publish.enforcement.publish(policies, records, publish.wake);
+    }
+
+    /// What the rules in force set, highest precedence first. Rules in shadow set nothing.
+    fn assigned(&self) -> Vec<Assigned> {
+        let rules: Vec<&RuleConfig> = self.book.iter().map(|(rule, _)| rule).collect();
+        let sets = |id: usize| {
+            let (rule, key) = (rules.get(id)?, self.plan.sets.get(id)?.clone()?);
+            (!rule.policy.is_shadow).then(|| Assigned { rule: rule.name.clone(), key })
+        };
+        self.book.in_force().filter_map(sets).collect()
+    }
+
+    /// What the rules in force set, highest precedence first, if it has changed since the last call.
+    pub fn reassigned(&mut self) -> Option<Vec<Assigned>> {
+        std::mem::take(&mut self.has_reassigned).then(|| self.assigned.clone())
     }
 
     /// The record of a rule in force: its worst level and its figures now.

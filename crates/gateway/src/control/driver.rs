@@ -146,6 +146,7 @@ impl Control {
             figures: self.figures.subscribe(),
             history: self.history.clone(),
             correlation: self.correlation.clone(),
+            congestion: self.congestion.clone(),
             store: self.store.clone(),
             tuners: self.tuners.clone(),
         }
@@ -247,6 +248,11 @@ impl Control {
             self.correlation.tick();
         }
         self.congestion.tick(&ticker.last, now);
+        if let Some(assigned) = self.congestion.lock().reassigned() {
+            self.store.assign(assigned);
+            let store = self.store.clone();
+            tokio::task::spawn_blocking(move || store.follow_rules());
+        }
         let over = self.throttles.tick(now);
         if !over.is_empty() {
             let throttles = self.throttles.clone();

@@ -342,7 +342,7 @@ fn type_of(config: &Config, text: &str) -> Result<(String, ThrottledType), Throt
         },
         Some(("path", template)) => match PathType::canonical(template) {
             Some(template) => {
-                let of = ThrottledType::Path(PathType::new(&template));
+                let of = ThrottledType::Path(PathType::new(&template, &config.settings.correlate.parameters));
                 Ok((format!("path:{template}"), of))
             }
             None => Err(wrong(

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tidegate_core::detect::Judgement;
 use tidegate_core::tune::{Change, Seen, Tuner as _, TunerError};
 use tidegate_core::units::Timestamp;
 use tokio::sync::watch;
@@ -23,6 +24,7 @@ pub mod script;
 pub mod view;
 
 use crate::control::config_store::ConfigStore;
+use crate::control::congestion::CongestionMonitor;
 use crate::control::correlation::Correlation;
 use crate::history::History;
 use crate::shared::Shared;
@@ -119,11 +121,17 @@ pub struct TunedGate {
     pub(crate) figures: watch::Receiver<Arc<Figures>>,
     pub(crate) history: Arc<History>,
     pub(crate) correlation: Arc<Correlation>,
+    pub(crate) congestion: Arc<CongestionMonitor>,
     pub(crate) store: Arc<ConfigStore>,
     pub(crate) tuners: Arc<Tuners>,
 }
 
 impl TunedGate {
+    fn detectors(&self) -> Vec<(String, Judgement)> {
+        let congestion = self.congestion.lock();
+        congestion.detectors().map(|(detector, judgement, _)| (detector.name.clone(), judgement)).collect()
+    }
+
     fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
@@ -135,6 +143,7 @@ impl TunedGate {
             figures: self.figures.borrow().clone(),
             history: self.history.clone(),
             correlation: self.correlation.clone(),
+            detectors: self.detectors(),
         })
     }
 }

@@ -116,3 +116,32 @@ pub(crate) fn pace(fd: std::os::fd::RawFd, bytes_per_s: Option<u64>) {
     #[cfg(not(target_os = "linux"))]
     let _ = (fd, bytes_per_s);
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsRawFd, RawFd};
+
+    /// The rate that the kernel has been told.
+    fn rate(fd: RawFd) -> u32 {
+        let (mut rate, mut size) = (0_u32, size_of::<u32>() as libc::socklen_t);
+        let to = (&raw mut rate).cast();
+        // SAFETY: both pointers are to whole values that live until the call returns.
+        let got =
+            unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, to, &raw mut size) };
+        assert_eq!(got, 0);
+        rate
+    }
+
+    #[test]
+    fn the_kernel_is_told_the_rate_of_a_socket_and_that_there_is_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = stream.as_raw_fd();
+        for (told, is) in [(Some(50_000), 50_000), (Some(u64::MAX), u32::MAX), (Some(7), 7), (None, u32::MAX)]
+        {
+            super::pace(fd, told);
+            assert_eq!(rate(fd), is, "{told:?}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rhai::{AST, Array, Dynamic, Engine, EvalAltResult, FLOAT, INT, Map, NativeCallContext, Position, Scope};
 use serde_json::Value;
+use tidegate_core::detect::Judgement;
 use tidegate_core::tune::{ALL, Change, Correlated, Seen, Tuner, TunerError};
 use tidegate_core::units::Timestamp;
 
@@ -225,6 +226,12 @@ fn figures(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
         answer(look(&of)?.mean(metric, class, length(span)?))
     });
     let of = run.clone();
+    engine.register_fn("detector", move |name: &str| -> Answer { Ok(judged(&look(&of)?.detector(name)?)) });
+    let of = run.clone();
+    engine.register_fn("level", move |name: &str| -> Answer {
+        Ok(look(&of)?.detector(name)?.level.name().into())
+    });
+    let of = run.clone();
     engine.register_fn("correlation", move |of_type: &str, figure: &str| -> Answer {
         Ok(look(&of)?.correlation(of_type, figure)?.map_or(Dynamic::UNIT, correlated))
     });
@@ -284,12 +291,22 @@ fn answer(figure: Result<Option<f64>, String>) -> Answer {
 }
 
 /// A map; what is not known is `()`.
-fn correlated(found: Correlated) -> Dynamic {
+fn numbers(known: &[(&str, Option<f64>)]) -> Map {
     let number = |value: Option<f64>| value.map_or(Dynamic::UNIT, Dynamic::from_float);
+    known.iter().map(|(name, value)| ((*name).into(), number(*value))).collect()
+}
+
+fn correlated(found: Correlated) -> Dynamic {
     let Correlated { r, p, is_culprit, share, cost } = found;
-    let numbers = [("r", r), ("p", p), ("share", Some(share)), ("cost", cost)];
-    let mut map: Map = numbers.map(|(name, value)| (name.into(), number(value))).into_iter().collect();
+    let mut map = numbers(&[("r", r), ("p", p), ("share", Some(share)), ("cost", cost)]);
     map.insert("culprit".into(), is_culprit.into());
+    map.into()
+}
+
+fn judged(judgement: &Judgement) -> Dynamic {
+    let Judgement { level, figure, fraction, orange, red, .. } = *judgement;
+    let mut map = numbers(&[("figure", figure), ("fraction", fraction), ("orange", orange), ("red", red)]);
+    map.insert("level".into(), level.name().into());
     map.into()
 }
 

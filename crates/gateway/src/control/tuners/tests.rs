@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tidegate_core::detect::{Judgement, Level};
 use tidegate_core::tune::{Correlated, View};
 use tidegate_core::units::Rate;
 
@@ -45,6 +46,20 @@ impl View for Known {
     fn is_overloaded(&self) -> bool {
         self.is_overloaded
     }
+    fn detector(&self, name: &str) -> Result<Judgement, String> {
+        let figure = self.figures.get(name).copied();
+        let fraction = figure.map(|figure| (figure / 0.9).min(1.0));
+        let level = match fraction {
+            None => Level::Unknown,
+            Some(fraction) if fraction < 1.0 => Level::Green,
+            Some(_) => Level::Red,
+        };
+        let red = Some(0.9);
+        match name {
+            "db" => Ok(Judgement { level, figure, fraction, red, ..Judgement::default() }),
+            _ => Err(format!("there is no detector {name:?}")),
+        }
+    }
     fn correlation(&self, of_type: &str, figure: &str) -> Result<Option<Correlated>, String> {
         let known = Correlated { r: Some(0.57), p: None, is_culprit: true, share: 0.12, cost: Some(0.8) };
         match (of_type, figure) {
@@ -77,6 +92,44 @@ fn a_script_reads_correlations() {
     assert_eq!(run(text).unwrap(), changes(&[("class.search.ingress.rate", "1.5")]));
     let error = run("correlation(\"path:/search\", \"cpu\")").unwrap_err();
     assert!(error.what.contains("no figure"), "{error}");
+}
+
+#[test]
+fn a_script_reads_detectors_and_their_levels() {
+    let text = r#"
+        let db = detector("db");
+        if level("db") == "red" && db.level == "red" && db.orange == () {
+            set("class.search.ingress.rate", 100 * db.fraction + 10 * (db.red - db.figure));
+        } else if level("db") == "unknown" && db.figure == () && db.fraction == () {
+            set("class.search.ingress.rate", 7);
+        }"#;
+    let mut script = Script::new(text).unwrap();
+    let mut seen = |figures: &[(&'static str, f64)]| {
+        let figures = figures.iter().copied().collect();
+        script.tune(&(Arc::new(Known { figures, ..Known::default() }) as Seen)).unwrap()
+    };
+    assert_eq!(seen(&[("db", 0.9)]), changes(&[("class.search.ingress.rate", "100.0")]));
+    assert_eq!(seen(&[]), changes(&[("class.search.ingress.rate", "7")]));
+    assert_eq!(seen(&[("db", 0.5)]), []);
+    let error = run("level(\"dbb\")").unwrap_err();
+    assert!(error.what.contains("no detector") && error.at.is_some(), "{error}");
+}
+
+const FOLLOW_LEVEL: &str = include_str!("../../../../../examples/tuners/follow-level.rhai");
+
+#[test]
+fn the_example_that_follows_a_level_lets_less_in_the_more_congested_it_is() {
+    let mut script = Script::new(FOLLOW_LEVEL).unwrap();
+    let mut seen = |figure: Option<f64>| {
+        let figures = figure.map(|figure| ("db", figure)).into_iter().collect();
+        script.tune(&(Arc::new(Known { figures, ..Known::default() }) as Seen)).unwrap()
+    };
+    let rate =
+        |rate| changes(&[("class.search.ingress.rate", rate), ("class.search.ingress.limit", "\"on\"")]);
+    assert_eq!(seen(Some(0.9)), rate("20.0"));
+    assert_eq!(seen(Some(0.81)), rate("60.0"), "half way");
+    let off = changes(&[("class.search.ingress.limit", "\"off\"")]);
+    assert_eq!((seen(Some(0.5)), seen(None)), (off.clone(), off));
 }
 
 const FIGURE_2B: &str = include_str!("../../../../../examples/tuners/throttle-home.rhai");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::detect::Judgement;
 use tidegate_core::tune::{ALL, Correlated, View};
 use tidegate_core::units::{Rate, Timestamp};
 
@@ -24,6 +25,8 @@ pub struct LiveView {
     pub(super) figures: Arc<Figures>,
     pub(super) history: Arc<History>,
     pub(super) correlation: Arc<Correlation>,
+    /// By detector.
+    pub(super) detectors: Vec<(String, Judgement)>,
 }
 
 impl LiveView {
@@ -109,6 +112,12 @@ impl View for LiveView {
 
     fn correlation(&self, of_type: &str, figure: &str) -> Result<Option<Correlated>, String> {
         self.correlation.seen(of_type, figure)
+    }
+
+    fn detector(&self, name: &str) -> Result<Judgement, String> {
+        let found = self.detectors.iter().find(|(known, _)| known == name);
+        let names = || self.detectors.iter().map(|(known, _)| known.as_str());
+        found.map(|(_, judgement)| *judgement).ok_or_else(|| unknown("detector", name, names()))
     }
 
     fn get(&self, name: &str) -> Option<String> {

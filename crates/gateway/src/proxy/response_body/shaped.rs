@@ -1,13 +1,13 @@
 //! A body within the bandwidth of a throttle: sent in slices, each when its time comes
 //! ([`tidegate_core::throttle::Shaper`]).
 //!
-//! A little is read ahead of what is sent, so that an answer that fits in it ends for the origin as if it were
-//! not shaped: it frees its in-flight slot, and is measured, when it has been read. Of a longer one the gate
-//! reads no more than is sent, and its slot is taken back a while after its head, as that of any answer that
-//! goes on.
+//! A little is read ahead of what is sent, so that an answer that fits in it ends for the origin as if it
+//! were not shaped: it frees its in-flight slot, and is measured, when it has been read. Of a longer one the
+//! gate reads no more than is sent, and its slot is taken back a while after its head, as that of any answer
+//! that goes on.
 //!
-//! The kernel is told the share too, where it paces sockets: it then sends a slice as an even stream and not at
-//! once.
+//! The kernel is told the share too, where it paces sockets: it then sends a slice as an even stream and not
+//! at once.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -17,6 +17,7 @@ mod positions;
 mod reload;
 mod reload_classes;
 mod restart;
+mod rule_settings;
 mod rules;
 mod sessions;
 mod sharing;
