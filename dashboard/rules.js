@@ -4,6 +4,7 @@ import { get } from './api.js';
 import { h, liveTable, table } from './dom.js';
 import { number, seconds, when } from './format.js';
 import { level } from './level.js';
+import { typeName } from './throttles.js';
 
 const DETECTORS = [
   ['Detector', row => h('b', {}, row.name), 'words'],
@@ -36,6 +37,7 @@ const EXPLAINED = {
   at_ms: ['when', when],
   tier: ['service level', String],
   by: ['refused by', by => by.replaceAll('_', ' ')],
+  throttle: ['throttled', ({ id, type }) => `${typeName(type)} (throttle ${id})`],
   retry_after_s: ['told to come back after', seconds],
 };
 

@@ -45,7 +45,9 @@ export async function traffic(stage) {
   };
   const waves = Object.entries(WAVES).map(([path, heights]) => ({ path, heights, left: 0, isHigh: false }));
   const come = async () => {
-    while (!isOver) {
+    // By the clock: where beats came late on a busy machine, all types would rise and fall together.
+    for (let due = performance.now(); !isOver; due += 100) {
+      await pause(Math.max(0, due - performance.now()));
       const paths = Object.entries(OTHERS).flatMap(([path, mean]) => Array(whole(2 * mean * Math.random())).fill(path));
       for (const wave of waves) {
         if (wave.left-- <= 0) Object.assign(wave, { isHigh: !wave.isHigh, left: 15 + Math.floor(25 * Math.random()) });
@@ -53,7 +55,6 @@ export async function traffic(stage) {
       }
       for (const path of paths) request(stage.url + path).catch(() => {});
       await say().catch(() => {});
-      await pause(100);
     }
   };
   const coming = come();
