@@ -36,6 +36,7 @@ async function send(path, { method = 'GET', body, signal, accept = 'application/
 export const get = async (path, options) => (await send(path, options)).json();
 export const getText = async path => (await send(path, { accept: 'text/csv' })).text();
 export const put = async (path, body) => (await send(path, { method: 'PUT', body })).json();
+export const post = async (path, body) => (await send(path, { method: 'POST', body })).json();
 export const remove = async (path, body) => {
   const answer = await send(path, { method: 'DELETE', body });
   return answer.status === 204 ? null : answer.json();
@@ -50,12 +51,13 @@ export async function events({ onState, onLost, onRefused }) {
   for (;;) {
     try {
       const answer = await send('v1/events', { accept: 'text/event-stream' });
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      const reader = answer.body.getReader();
+      const decoder = new TextDecoder();
       let rest = '';
       for (;;) {
         const { value, done } = await reader.read();
         if (done) break;
-        rest += value;
+        rest += decoder.decode(value, { stream: true });
         const parts = rest.split('\n\n');
         rest = parts.pop();
         for (const part of parts) {

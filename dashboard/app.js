@@ -4,6 +4,7 @@ import { events, get, login } from './api.js';
 import { redrawAll } from './chart.js';
 import { h, write } from './dom.js';
 import { classes } from './classes.js';
+import { culprits } from './culprits.js';
 import { history } from './history.js';
 import { overview } from './overview.js';
 import { room } from './room.js';
@@ -15,6 +16,7 @@ const PAGES = {
   overview: ['Overview', overview],
   room: ['Waiting room', room],
   classes: ['Classes and settings', classes],
+  culprits: ['Culprits', culprits],
   rules: ['Rules', rules],
   sessions: ['Sessions', sessions],
   history: ['History', history],

@@ -17,15 +17,15 @@ function times(_, ticks) {
 }
 
 /** Charts on the page. They are drawn anew when the theme changes. */
-const shown = new Set();
+export const shown = new Set();
 
 export class Chart {
   /**
-   * `series`: `[{ name, colour, of(state), dash }]`. `onZoom(from, to)`: the operator has dragged over a
-   * stretch, in Unix seconds.
+   * `series`: `[{ name, colour, of(state), dash, right, unit }]`; `right`: it has the axis on the right.
+   * `onZoom(from, to)`: the operator has dragged over a stretch, in Unix seconds.
    */
   constructor(parent, series, { onZoom = null, unit = '' } = {}) {
-    Object.assign(this, { parent, series, onZoom, unit, data: [[], ...series.map(() => [])] });
+    Object.assign(this, { parent, series, onZoom, unit, marks: [], data: [[], ...series.map(() => [])] });
     this.resized = new ResizeObserver(() => this.plot?.setSize({ width: this.width(), height: HEIGHT }));
     this.resized.observe(parent);
     shown.add(this);
@@ -39,22 +39,50 @@ export class Chart {
   draw() {
     this.plot?.destroy();
     const axis = { stroke: colour('--soft'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line') } };
-    const unit = this.unit;
+    const range = (_, min, max) => [Math.min(0, min ?? 0), (max ?? 0) > 0 ? 1.1 * max : 1];
+    const upright = { ...axis, size: 60, values: (_, ticks) => ticks.map(tick => number(tick)) };
+    const isRight = this.series.some(({ right }) => right);
     this.plot = new uPlot({
       width: this.width(),
       height: HEIGHT,
       cursor: { drag: { x: true, y: false, setScale: false } },
-      scales: { y: { range: (_, min, max) => [Math.min(0, min ?? 0), (max ?? 0) > 0 ? 1.1 * max : 1] } },
-      axes: [{ ...axis, space: 80, values: times }, { ...axis, size: 60, values: (_, ticks) => ticks.map(tick => number(tick)) }],
+      scales: { y: { range }, ...isRight && { right: { range } } },
+      axes: [{ ...axis, space: 80, values: times }, upright, ...isRight ? [{ ...upright, scale: 'right', side: 1, grid: { show: false } }] : []],
       series: [
         { value: (_, at) => at === null ? '–' : new Date(1000 * at).toLocaleTimeString() },
-        ...this.series.map(({ name, colour: of, dash }) => ({
-          label: name, stroke: colour(of), width: 2, dash, spanGaps: false,
+        ...this.series.map(({ name, colour: of, dash, right, unit = this.unit }) => ({
+          label: name, stroke: colour(of), width: 2, dash, spanGaps: false, scale: right ? 'right' : 'y',
           value: (_, value) => value === null ? '–' : `${number(value)}${unit && ` ${unit}`}`,
         })),
       ],
-      hooks: { setSelect: [plot => this.selected(plot)] },
+      hooks: { setSelect: [plot => this.selected(plot)], draw: [plot => this.drawMarks(plot)] },
     }, this.data, this.parent);
+  }
+
+  /** Marks: `[{ at, name }]`, upright lines at moments in Unix seconds. */
+  mark(marks) {
+    if (JSON.stringify(marks) === JSON.stringify(this.marks)) return;
+    this.marks = marks;
+    this.plot.redraw();
+  }
+
+  drawMarks({ ctx, bbox, scales, valToPos }) {
+    const ratio = devicePixelRatio;
+    ctx.save();
+    Object.assign(ctx, { strokeStyle: colour('--text'), fillStyle: colour('--text'), lineWidth: 2 * ratio, textAlign: 'start', textBaseline: 'top' });
+    ctx.font = `600 ${12 * ratio}px system-ui, sans-serif`;
+    ctx.setLineDash([3 * ratio, 3 * ratio]);
+    for (const { at, name } of this.marks.filter(({ at }) => at >= scales.x.min && at <= scales.x.max)) {
+      const x = Math.round(valToPos(at, 'x', true));
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      const isLate = x + 4 * ratio + ctx.measureText(name).width > bbox.left + bbox.width;
+      ctx.textAlign = isLate ? 'end' : 'start';
+      ctx.fillText(name, x + (isLate ? -4 : 4) * ratio, bbox.top + 2 * ratio);
+    }
+    ctx.restore();
   }
 
   selected(plot) {

@@ -8,7 +8,7 @@ import { milliseconds, number, percent, seconds } from './format.js';
 /** `[name, unit, value(state), more(state)]` */
 const TILES = [
   ['Offered', 'requests/s', s => number(s.offered_per_s), s => `${number(s.connections)} connections`],
-  ['Admitted', 'requests/s', s => number(s.admitted_per_s), () => 'sent to the service'],
+  ['Admitted', 'requests/s', s => number(s.admitted_per_s), s => `${number(s.shed_per_s)} refused per second`],
   ['Goodput', 'requests/s', s => number(s.goodput_per_s), s => s.capacity.rate ? `${percent(s.goodput_per_s / s.capacity.rate)} of the capacity` : ''],
   ['Capacity', 'cost units/s', s => number(s.capacity.rate), s => `${s.capacity.phase}, ${s.capacity.estimator}`],
   ['Waiting', 'visitors', s => number(s.room.waiting), s => `a newcomer waits ${seconds(s.room.newcomer_wait_s)}`],
@@ -22,6 +22,7 @@ const CHARTS = [
     { name: 'offered', colour: '--s2', metric: 'arrivals', of: s => s.offered_per_s },
     { name: 'admitted', colour: '--s4', metric: 'admitted', of: s => s.admitted_per_s },
     { name: 'goodput', colour: '--s3', metric: 'goodput', of: s => s.goodput_per_s },
+    { name: 'refused', colour: '--s5', of: s => s.shed_per_s },
     { name: 'capacity', colour: '--s6', dash: [6, 4], metric: 'capacity', of: s => s.capacity.rate },
   ]],
   ['Visitors who wait', 'visitors', [
@@ -38,10 +39,10 @@ const CHARTS = [
   ]],
 ];
 
-/** Figures of the last minutes from the history, as columns for a chart. */
+/** Figures of the last minutes from the history, as columns for a chart; without `metric` it has none. */
 async function past(series) {
-  const answers = await Promise.all(series.map(({ metric }) =>
-    get(`v1/history?metric=${metric}&from=-5m&step=1`).catch(() => ({ rows: [] }))));
+  const answers = await Promise.all(series.map(async ({ metric }) => !metric ? { rows: [] }
+    : get(`v1/history?metric=${metric}&from=-5m&step=1`).catch(() => ({ rows: [] }))));
   const times = [...new Set(answers.flatMap(({ rows }) => rows.map(([at]) => at)))].sort((a, b) => a - b);
   const columns = answers.map(({ rows }) => {
     const by = new Map(rows.map(([at, average]) => [at, average]));
@@ -77,11 +78,29 @@ export function tiles(parent, list) {
   return state => made.forEach(([, update]) => update(state));
 }
 
+/** What is red, and the way to its cause. */
+function alarm(parent) {
+  const list = h('ul', {});
+  const element = h('section', { class: 'card alarm', 'aria-label': 'Red', hidden: true }, list);
+  parent.append(element);
+  let shown = '';
+  return ({ detectors }) => {
+    const red = detectors.filter(({ level }) => level === 'red').map(({ name }) => name);
+    if (red.join('\n') === shown) return;
+    shown = red.join('\n');
+    element.hidden = red.length === 0;
+    list.replaceChildren(...red.map(name => h('li', {}, h('b', {}, name), ' is red: ',
+      h('a', { href: `#culprits?figure=${encodeURIComponent(name)}` }, 'see which requests load it'))));
+  };
+}
+
 export function overview(main) {
+  const warn = alarm(main);
   const update = tiles(main, TILES);
   const shown = charts(main, CHARTS);
   return {
     update(state) {
+      warn(state);
       update(state);
       shown.forEach(chart => chart.push(state));
     },

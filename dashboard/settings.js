@@ -2,6 +2,7 @@
 // audit.
 
 import { get, put, remove } from './api.js';
+import { ask } from './dialog.js';
 import { h, notice, table } from './dom.js';
 
 const text = value => typeof value === 'string' ? value : JSON.stringify(value);
@@ -19,25 +20,9 @@ function typed(raw, { type }) {
   return raw;
 }
 
-/** Asks whether a change is to be made, and why. Resolves to `null` or the reason. */
-function confirm(name, from, to) {
-  return new Promise(resolve => {
-    const why = h('input', { id: 'why', maxlength: '200' });
-    const dialog = h('dialog', { 'aria-labelledby': 'change' },
-      h('h2', { id: 'change' }, 'Change a setting'),
-      h('p', {}, h('b', {}, name), `: ${from} → ${to}`),
-      h('form', { method: 'dialog' },
-        h('label', {}, 'Why (kept in the audit)', why),
-        h('p', { class: 'row' }, h('button', { value: 'yes' }, 'Change'), h('button', { value: 'no', class: 'quiet', formnovalidate: true }, 'Cancel'))));
-    dialog.addEventListener('close', () => {
-      resolve(dialog.returnValue === 'yes' ? why.value : null);
-      dialog.remove();
-    });
-    document.body.append(dialog);
-    dialog.showModal();
-    why.focus();
-  });
-}
+/** Asks whether a change is to be made, and why. */
+const confirm = (name, from, to) =>
+  ask({ title: 'Change a setting', about: h('p', {}, h('b', {}, name), `: ${from} → ${to}`), yes: 'Change' });
 
 /** A table of the tunables whose name `belongs`. */
 export function settings(parent, shared, belongs) {

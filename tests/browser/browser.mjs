@@ -61,7 +61,7 @@ export async function virtualTime(page, time = Date.now()) {
   await page.clock.install({ time });
   // It may not be stopped in its past, and runs until then.
   await page.clock.pauseAt(time + 3_600_000);
-  const settled = () => page.evaluate(() => new Promise(resolve => { const c = new MessageChannel(); c.port1.onmessage = resolve; c.port2.postMessage(0); }));
+  const settled = () => page.evaluate(() => new Promise(resolve => { const c = new MessageChannel(); c.port1.onmessage = () => { c.port1.close(); resolve(); }; c.port2.postMessage(0); }));
   return async ms => {
     await page.clock.runFor(ms);
     await settled();

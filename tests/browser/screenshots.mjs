@@ -1,10 +1,12 @@
 // Takes the pictures in docs/images from the live page of a real gate: npm run screenshots [name]
-// The dashboard's: TIDEGATE_ADMIN=http://127.0.0.1:9090 npm run screenshots, with a crowd before that gate.
+// The page of culprits, with traffic of its own: npm run screenshots culprits
+// The dashboard's others: TIDEGATE_ADMIN=http://127.0.0.1:9090 npm run screenshots, with a crowd before that gate.
 
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { launch, open } from './browser.mjs';
 import { start } from './gate.mjs';
+import { BOTTLENECK, traffic } from './traffic.mjs';
 
 const folder = process.env.OUT ?? fileURLToPath(new URL('../../docs/images/', import.meta.url));
 const logo = await readFile(new URL('./logo.svg', import.meta.url), 'utf8');
@@ -41,6 +43,35 @@ for (const [name, view, context] of admin ? views : []) {
   await page.screenshot({ path: `${folder}/${name}.png` });
   await page.context().close();
 }
+/** The page of culprits, a while after both types were throttled. */
+async function culprits() {
+  const gate = await start({ more: BOTTLENECK });
+  const flow = await traffic(gate);
+  const page = await open(browser, { viewport: { width: 1280, height: 1400 } });
+  const seconds = count => page.waitForTimeout(1000 * count);
+  await page.goto(`${gate.admin}/#culprits?figure=db_cpu`);
+  await page.locator('tr', { has: page.getByLabel('Tick /search/region') }).getByText('culprit').waitFor();
+  await seconds(60);
+  for (const type of ['class search', '/search/region']) await page.getByLabel(`Tick ${type}`).check();
+  await page.getByLabel('Share to refuse, in percent').fill('60');
+  await page.getByRole('button', { name: 'Throttle 2 types' }).click();
+  await page.getByLabel(/^Why/).fill('a drill');
+  await page.getByRole('dialog').getByRole('button', { name: 'Throttle', exact: true }).click();
+  // The message that offers to undo it is gone by then.
+  await seconds(45);
+  await page.evaluate(() => scrollTo(0, 0));
+  for (const [name, theme, width, height] of [['dashboard-culprits', 'light', 1280, 1180], ['dashboard-culprits-dark', 'dark', 1280, 1180], ['dashboard-culprits-mobile', 'light', 390, 1300]]) {
+    await page.setViewportSize({ width, height });
+    if (await page.locator('html').getAttribute('data-theme') !== theme) await page.locator('#theme').click();
+    await page.locator('header').click({ position: { x: 1, y: 1 } });
+    await seconds(2);
+    await page.screenshot({ path: `${folder}/${name}.png` });
+  }
+  await page.context().close();
+  await flow.end();
+  await gate.close();
+}
+if (only === 'culprits') await culprits();
 for (const [name, seconds, settings, context, asked] of admin ? [] : shots.filter(([name]) => !only || name.includes(only))) {
   const gate = await start({ ...settings, rate: 5 });
   const page = await open(browser, { ...context, reducedMotion: 'reduce' });

@@ -133,6 +133,8 @@ struct Rates {
     admitted_per_s: f64,
     /// Requests served, per second.
     goodput_per_s: f64,
+    /// Requests refused for whatever reason, and visitors told that the room is full, per second.
+    shed_per_s: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -326,7 +328,8 @@ impl State {
 impl Rates {
     fn new(f: &WindowFigures) -> Self {
         let WindowFigures { offered_per_s, admitted_per_s, goodput_per_s, .. } = *f;
-        Self { offered_per_s, admitted_per_s, goodput_per_s }
+        let shed_per_s = f.shed_per_s.iter().sum();
+        Self { offered_per_s, admitted_per_s, goodput_per_s, shed_per_s }
     }
 }
 
