@@ -23,6 +23,7 @@ use crate::tournament::Tournament;
 pub mod catalog;
 mod child;
 pub mod expect;
+mod findings;
 pub mod formula;
 mod gate_watch;
 pub(crate) mod known;

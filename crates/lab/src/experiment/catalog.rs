@@ -7,7 +7,7 @@ use tidegate_settings::{Found, Mistake, place};
 
 use super::formula::Names;
 use super::read::{self, Draft, Placed};
-use super::{Experiment, Run, ScenarioText, play};
+use super::{Experiment, Run, ScenarioText, findings, play};
 use crate::outcome::Way;
 use crate::scenario::{Arrivals, Mistakes, Scenario};
 use crate::tally::served_key;
@@ -138,6 +138,10 @@ fn check_formulas(formulas: &[Placed], runs: &[Run], source: &ScenarioText, foun
     // One that has mistakes is complained of later.
     if let Ok(scenario) = Scenario::parse(&source.text, &source.name, &source.dir, &[]) {
         keys.extend(scenario.visitors.iter().map(|kind| served_key(&kind.name)));
+        if !scenario.types().types.is_empty() {
+            keys.extend(scenario.tally().outcome("", Way::Real, 0, None).summary.into_keys());
+            keys.extend(findings::keys(&scenario));
+        }
     }
     let names = Names { runs: &runs, keys: &as_strs(&keys), columns: &as_strs(&columns) };
     for Placed { at, key, formula, kind } in formulas {

@@ -1,6 +1,7 @@
 //! Polls a gate's admin port during a real run: once a second its estimate of the capacity, its in-flight
-//! limit, and what it measured of the origin in the last second. A poll costs the gate's control thread two
-//! small documents; a gate that does not answer is polled again a second later.
+//! limit, what it measured of the origin in the last second, and, where the scenario tells types of requests
+//! apart, which of them it correlates with a bottleneck and throttles. A poll costs the gate's control thread
+//! two to four small documents; a gate that does not answer is polled again a second later.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,6 +11,7 @@ use serde_json::Value;
 use tidegate_core::units::Timestamp;
 use tidegate_gateway::base::clock::Clock;
 
+use super::findings::Findings;
 use crate::outcome::GateSecond;
 
 /// Between two looks.
@@ -22,13 +24,33 @@ pub(super) struct GateWatch {
     admins: (SocketAddr, SocketAddr),
     due: Timestamp,
     told: Vec<(Timestamp, GateSecond)>,
+    /// What is asked for findings; `None`: nothing is.
+    correlation: Option<String>,
+    findings: Findings,
 }
 
 impl GateWatch {
     /// `estimates` is the half that estimates, `forwards` the one that sends to the origin: the same, unless
     /// there are two.
     pub(super) fn new(estimates: SocketAddr, forwards: SocketAddr) -> Self {
-        Self { admins: (estimates, forwards), due: Timestamp::default(), told: Vec::new() }
+        Self {
+            admins: (estimates, forwards),
+            due: Timestamp::default(),
+            told: Vec::new(),
+            correlation: None,
+            findings: Findings::default(),
+        }
+    }
+
+    /// Also asks which types it finds, for the figure of this detector; `None`: for the one that the gate
+    /// chooses.
+    pub(super) fn also_findings(self, detector: Option<&str>) -> Self {
+        let figure = detector.map(|name| format!("?figure={name}")).unwrap_or_default();
+        Self { correlation: Some(format!("/v1/correlation{figure}")), ..self }
+    }
+
+    pub(super) fn findings(&self) -> Option<&Findings> {
+        self.correlation.as_ref().map(|_| &self.findings)
     }
 
     pub(super) fn listen(&mut self, clock: &Clock) {
@@ -38,6 +60,10 @@ impl GateWatch {
         }
         self.due = now + EVERY;
         let (estimates, forwards) = self.admins;
+        if let Some(path) = &self.correlation {
+            let (correlation, throttles) = (ask(forwards, path).ok(), ask(forwards, "/v1/throttles").ok());
+            self.findings.note(correlation, throttles.as_ref(), now.as_micros());
+        }
         let (Ok(capacity), Ok(state)) = (ask(estimates, "/v1/capacity"), ask(forwards, "/v1/state")) else {
             return;
         };

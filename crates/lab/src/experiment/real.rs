@@ -1,4 +1,4 @@
-//! A run over real processes on loopback: a model origin, a gate in front of it if the scenario has one, and
+//! A run over real processes on loopback: a model origin or a real shop, a gate in front of it if the scenario has one, and
 //! a load generator, each started from this very program. Afterwards what the origin saw is laid beside what
 //! the visitors did.
 //!
@@ -6,6 +6,9 @@
 //! an origin's second is put beside the second of the load in which it ends, so that nothing is lost at the
 //! beginning, and shows up to a second late. Requests that reach the origin in one of its own seconds is
 //! exact.
+//!
+//! The origin's admin port is not known beforehand. A detector of the gate whose source begins with
+//! `http://origin/` is given that port: `http://origin/metrics/db` are the figures of the stage `db`.
 
 use std::ffi::OsString;
 use std::io;
@@ -27,6 +30,8 @@ use crate::scratch::Scratch;
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// Time beyond the scenario's deadline for a load generator to end by itself.
 const LOAD_PATIENCE: Duration = Duration::from_secs(60);
+/// Stands for the origin's admin port in the sources of detectors.
+const ORIGIN_ADMIN: &str = "http://origin/";
 /// Longest wait for one answer of the origin's admin port.
 const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -70,9 +75,11 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     let mut target = *addrs.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
     let mut listener = None;
     if let Some(gate) = &order.scenario.gate {
-        let (http, watch) = start_gate(order, gate, &addrs, dir, &mut others.0)?;
+        let (http, watch) = start_gate(order, gate, &addrs, admin, dir, &mut others.0)?;
         target = http;
-        listener = Some(watch);
+        let has_types = !order.scenario.types().types.is_empty();
+        let detector = gate.settings.detector.first().map(|detector| detector.name.as_str());
+        listener = Some(if has_types { watch.also_findings(detector) } else { watch });
     }
     let mut arguments = words(&["load"]);
     arguments.push(file.into());
@@ -87,6 +94,8 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     outcome.partial = trouble.or(outcome.partial);
     if let (Some(listener), Some(started_us)) = (listener, outcome.started_us) {
         outcome.set_gate(&listener.seconds(started_us));
+        let findings = listener.findings();
+        outcome.summary.extend(findings.iter().flat_map(|f| f.figures(order.scenario, started_us)));
     }
     match series(admin) {
         Ok(series) => merge(&mut outcome, &series),
@@ -163,6 +172,7 @@ fn start_gate(
     order: &Order,
     gate: &GateSpec,
     replicas: &[SocketAddr],
+    origin_admin: SocketAddr,
     dir: &Path,
     others: &mut Vec<Child>,
 ) -> Result<(SocketAddr, GateWatch), Trouble> {
@@ -179,6 +189,12 @@ fn start_gate(
         arguments.push(file.clone().into());
         arguments.extend(words(&["--listen", &listen.to_string(), "--admin", &admin.to_string()]));
         let replicas: Vec<_> = replicas.iter().map(SocketAddr::to_string).collect();
+        for detector in &gate.settings.detector {
+            if let Some(path) = detector.source.strip_prefix(ORIGIN_ADMIN) {
+                let (key, source) = (&detector.name, format!("\"http://{origin_admin}/{path}\""));
+                arguments.extend(set(&format!("detector.{key}.source"), &source));
+            }
+        }
         arguments.extend(set("origin.replicas", &format!("{replicas:?}")));
         // A path may hold anything but a single quote and a line break, of which ours has neither.
         arguments.extend(set("room.state_dir", &format!("'{}'", dir.join(name).display())));

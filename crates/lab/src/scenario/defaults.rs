@@ -42,6 +42,9 @@ impl Default for Step {
             weight: None,
             parts: 0,
             part: "/static/{n}".into(),
+            of_type: String::new(),
+            costly: false,
+            needed: true,
         }
     }
 }
@@ -62,6 +65,7 @@ impl Default for OriginSpec {
             pause: None,
             neighbour: None,
             changes: Vec::new(),
+            shop: None,
         }
     }
 }

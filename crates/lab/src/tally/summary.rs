@@ -26,7 +26,7 @@ impl Tally {
         outcome
     }
 
-    pub fn measured_keys() -> [&'static str; 9] {
+    pub fn measured_keys() -> [&'static str; 10] {
         Measured::keys()
     }
 
@@ -91,6 +91,7 @@ impl Tally {
             .chain(measured)
             .chain(kinds)
             .map(|(key, value)| (key.to_string(), value))
+            .chain(self.types.iter().flat_map(|types| types.figures()))
             .collect()
     }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::route::{Misread, Query};
+use super::rubis;
 use super::store::{Accepted, Found, Item, List, Listing, Money, PAGE_ITEMS, Refusal, User};
 use super::vocabulary::CATEGORIES;
 use crate::escape::escape;
@@ -72,6 +73,7 @@ pub(super) fn found(ask: &Query, found: &Found, format: Format) -> Response<Byte
             };
             problem(status, &refusal.to_string(), format)
         }
+        Found::Rubis(answer) => rubis::pages::page(answer, format),
         Found::Nothing => problem(StatusCode::NOT_FOUND, "there is nothing by that number", format),
     }
 }
@@ -104,7 +106,7 @@ pub(super) fn healthy() -> Response<Bytes> {
     reply(StatusCode::OK, "text/plain; charset=utf-8", "ok\n".into())
 }
 
-fn problem(status: StatusCode, reason: &str, format: Format) -> Response<Bytes> {
+pub(super) fn problem(status: StatusCode, reason: &str, format: Format) -> Response<Bytes> {
     if format == Format::Json {
         return data(status, &json!({ "status": status.as_u16(), "detail": reason }));
     }
@@ -184,6 +186,10 @@ fn item_page(item: &Item) -> Response<Bytes> {
 }
 
 fn user_page(user: &User) -> Response<Bytes> {
+    html(StatusCode::OK, &user.name, &user_body(user))
+}
+
+pub(super) fn user_body(user: &User) -> String {
     let mut body = format!(
         "<p>User number {}, from {}, rated {}</p><h2>Selling</h2>{}<h2>What others say</h2><ul>",
         user.id,
@@ -200,7 +206,7 @@ fn user_page(user: &User) -> Response<Bytes> {
         ));
     }
     body.push_str("</ul>");
-    html(StatusCode::OK, &user.name, &body)
+    body
 }
 
 /// A browser is sent to the item, so that a reload does not bid again; a program gets the result.
@@ -215,7 +221,7 @@ fn bid_page(accepted: Accepted, format: Format) -> Response<Bytes> {
     response
 }
 
-struct Table<'a>(&'a [Listing]);
+pub(super) struct Table<'a>(pub &'a [Listing]);
 
 impl Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -234,12 +240,12 @@ impl Display for Table<'_> {
     }
 }
 
-fn category_name(category: u32) -> &'static str {
+pub(super) fn category_name(category: u32) -> &'static str {
     (category as usize).checked_sub(1).and_then(|at| CATEGORIES.get(at)).copied().unwrap_or("Other")
 }
 
 /// A page with the shop's head and navigation. `body` is HTML.
-fn html(status: StatusCode, title: &str, body: &str) -> Response<Bytes> {
+pub(super) fn html(status: StatusCode, title: &str, body: &str) -> Response<Bytes> {
     let title = escape(title);
     let mut page = String::with_capacity(4096);
     page.push_str(&format!(

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use http::{Method, Request};
 
+use super::rubis;
+
 /// Longest form taken, in bytes: three numbers need less than a hundred.
 pub(super) const MAX_FORM: usize = 4 * 1024;
 /// Longest text to search for, in characters. The cost of a scan grows with it only a little; nobody types
@@ -33,6 +35,18 @@ pub(super) enum Query {
     Lucky(u32),
     /// A bid on the item that this number falls on.
     LuckyBid(u32),
+    Rubis(rubis::Ask),
+}
+
+impl Query {
+    /// Whether it changes the database: carried out also if its visitor has left.
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Bid(_) | Self::LuckyBid(_) => true,
+            Self::Rubis(ask) => ask.writes(),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +79,10 @@ pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Query, Misread
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
     let post = request.method() == Method::POST;
     match page {
+        ("rubis", Some(name), None) => {
+            let query = request.uri().query().unwrap_or_default();
+            rubis::route::read(name, request.method(), query, form).map(Query::Rubis)
+        }
         ("bid", None, None) if post => bid(form).map(Query::Bid),
         ("bid", None, None) => Err(Misread::Method("POST")),
         ("lucky", Some(n), None) if get => number(n).map(Query::Lucky).ok_or(Misread::NoPage),
@@ -86,15 +104,15 @@ pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Query, Misread
     }
 }
 
-struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Fields<'a> {
-    fn new(text: &'a [u8]) -> Self {
+    pub fn new(text: &'a [u8]) -> Self {
         Self(form_urlencoded::parse(text).collect())
     }
 
     /// The first field of that name; an empty one counts as absent, since forms send them.
-    fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         let (_, value) = self.0.iter().find(|(key, value)| key == name && !value.is_empty())?;
         Some(value)
     }
@@ -109,7 +127,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn page(&self) -> Result<u32, Misread> {
+    pub fn page(&self) -> Result<u32, Misread> {
         let Some(value) = self.get("page") else { return Ok(1) };
         number(value).filter(|page| (1..=MAX_PAGE).contains(page)).ok_or_else(|| Misread::Query {
             name: "page",
@@ -126,6 +144,10 @@ impl<'a> Fields<'a> {
             expected: "1 to 100 characters to look for",
             got: excerpt(text),
         })
+    }
+
+    pub fn number(&self, name: &str) -> Option<u32> {
+        number(self.get(name)?)
     }
 
     fn form_number(&self, name: &'static str) -> Result<i64, Misread> {
@@ -158,7 +180,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// "12", "12.5" or "12.50", from one cent to [`MAX_CENTS`].
-fn cents(text: &str) -> Option<i64> {
+pub(super) fn cents(text: &str) -> Option<i64> {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
     let whole = i64::from(number(whole)?);
     let fraction = match fraction.len() {
