@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Map, Value, json};
+use tidegate_settings::did_you_mean;
 
 mod client;
 mod show;
@@ -11,7 +12,7 @@ mod watch;
 
 use client::Client;
 
-use crate::parse::assignment;
+use crate::parse::{assignment, bandwidth, per_second, share};
 use crate::results::fail;
 
 /// The default of `listen.admin`.
@@ -50,6 +51,44 @@ struct GetOptions {
     /// Only those whose value differs from the file's.
     #[arg(long)]
     tuned: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+struct ThrottleOptions {
+    /// `class:NAME`, or `path:` and a template or a path, like `path:/item/{n}`.
+    #[arg(value_name = "TYPE")]
+    of: String,
+    #[command(flatten)]
+    action: ThrottleAction,
+    /// How long, like 10m; without it until `unthrottle`.
+    #[arg(long = "for", value_name = "TIME")]
+    lasts: Option<String>,
+    #[command(flatten)]
+    why: Why,
+}
+
+#[derive(ClapArgs, Debug)]
+#[group(required = true, multiple = false)]
+struct ThrottleAction {
+    /// Refuse this share of them, from 0 to 1.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    refuse: Option<f64>,
+    /// Let so many per second pass.
+    #[arg(long, value_name = "PER_S", value_parser = per_second)]
+    rate: Option<f64>,
+    /// Bytes per second that the bodies of all their answers get together, like 125kB.
+    #[arg(long, value_name = "BYTES", value_parser = bandwidth)]
+    bandwidth: Option<u64>,
+}
+
+impl ThrottleAction {
+    fn to_json(&self) -> Value {
+        match (self.refuse, self.rate, self.bandwidth) {
+            (Some(share), ..) => json!({ "refuse": share }),
+            (_, Some(rate), _) => json!({ "rate": rate }),
+            (.., bytes) => json!({ "bandwidth": bytes }),
+        }
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -104,6 +143,19 @@ enum CtlCommand {
         /// Every session.
         #[arg(long)]
         all: bool,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Throttle a type of requests: refuse a share of them, or limit their rate or bandwidth. A throttle of
+    /// the same type is replaced.
+    Throttle(ThrottleOptions),
+    /// Show the throttles in force.
+    Throttles,
+    /// End a throttle.
+    Unthrottle {
+        /// Its number, or its type as `throttles` shows it.
+        #[arg(value_name = "ID|TYPE")]
+        which: String,
         #[command(flatten)]
         why: Why,
     },
@@ -230,6 +282,14 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
                 format!("{} ended", show::plain(&answer["ended"]))
             })
         }
+        CtlCommand::Throttle(ThrottleOptions { of, action, lasts, why }) => {
+            let body = json!({ "type": of, "action": action.to_json(), "for": lasts, "why": why.why });
+            (client.ask("POST", "/v1/throttles", Some(&body)).await?, show::throttle)
+        }
+        CtlCommand::Throttles => (client.ask("GET", "/v1/throttles", None).await?, show::throttles),
+        CtlCommand::Unthrottle { which, why } => (unthrottle(&client, which, why).await?, |gone| {
+            format!("{} is not throttled any more", show::plain(&gone["type"]))
+        }),
         CtlCommand::State => (client.ask("GET", "/v1/state", None).await?, show::figures),
         CtlCommand::Capacity { rate: None, .. } => {
             (client.ask("GET", "/v1/capacity", None).await?, show::figures)
@@ -252,6 +312,27 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
 
 async fn act(client: &Client, path: &str, why: &Why) -> Result<Value, Failure> {
     client.ask("POST", path, Some(&json!({ "why": why.why }))).await
+}
+
+/// Ends the throttle of this number or type.
+async fn unthrottle(client: &Client, which: &str, why: &Why) -> Result<Value, Failure> {
+    let mut id = which.to_owned();
+    if which.parse::<u32>().is_err() {
+        let all = client.ask("GET", "/v1/throttles", None).await?;
+        let all: Vec<&Value> = all["throttles"].as_array().into_iter().flatten().collect();
+        let named = |one: &&&Value| one["type"].as_str() == Some(which);
+        let Some(found) = all.iter().find(named) else {
+            let names = all.iter().filter_map(|one| one["type"].as_str());
+            let hint = did_you_mean(which, names).unwrap_or_else(|| match all.is_empty() {
+                true => "Nothing is throttled.".into(),
+                false => "`tidegate ctl throttles` lists them.".into(),
+            });
+            return Err(Failure::Refused(format!("there is no throttle of \"{which}\". {hint}")));
+        };
+        id = show::plain(&found["id"]);
+    }
+    let path = format!("/v1/throttles/{}", client::segment(&id));
+    client.ask("DELETE", &path, Some(&json!({ "why": why.why }))).await
 }
 
 /// A value of JSON if the text is one, else the text: `10s`, `codel`.

@@ -153,6 +153,14 @@ impl Paths {
     }
 }
 
+/// The path in its normal spelling, if it is sent in another one. Bytes that are no text are replaced.
+pub(crate) fn in_normal_spelling(path: &str) -> Option<String> {
+    match path::normalise(path) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(normal) => Some(String::from_utf8_lossy(&normal).into_owned()),
+    }
+}
+
 /// A request with its normalised path, once computed.
 struct Seen<'a> {
     head: &'a RequestHead<'a>,

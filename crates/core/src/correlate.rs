@@ -13,15 +13,22 @@
 //!
 //! A figure that was not measured in an interval is NaN, and the interval is left out.
 
+mod analysis;
 mod costs;
 mod false_discovery;
 mod lags;
+mod live;
 mod pearson;
 mod student;
+pub mod suggestion;
 pub mod templates;
+mod type_name;
 mod window;
 
+pub use analysis::{Analysis, Columns, TypeAnalysis};
+pub use live::{Live, MAX_FIGURES};
 pub use pearson::{Correlation, pearson};
+pub use type_name::{NoType, TypeName};
 pub use window::{DEFAULT_INTERVALS, Window};
 
 /// Fewest intervals for a finding. With fewer only an r above 0.63 is significant at α = 0.05, and a single

@@ -29,6 +29,7 @@ pub mod rules;
 pub mod scheduler;
 pub mod session;
 pub mod slots;
+pub mod throttle;
 pub mod ticket;
 pub mod tune;
 pub mod units;

@@ -9,6 +9,8 @@
 //! the first policy whose scope covers a request decides on it. Policies in shadow are only counted, so that
 //! operators learn what a rule would do. Without a rule in force a request pays for one comparison.
 //!
+//! Throttles of request types come before the rules ([`PolicySet::throttle`]).
+//!
 //! WAC 3.2: (a) new sessions, (b) the same except some URLs, (c) everything, (d) a class are four scopes of
 //! one policy, [`Policy::Refuse`]; (e) is [`Policy::Multicast`], (f) [`Policy::Ask`]. Ours: room, URL, rate.
 
@@ -18,6 +20,7 @@ use std::time::Duration;
 use crate::bucket::SharedBucket;
 use crate::classify::Paths;
 use crate::mutants::{self, Mutant};
+use crate::throttle::{Folded, Throttle, ThrottledType};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// A rule, by its position in the configuration.
@@ -70,7 +73,7 @@ impl Scope {
     /// Whether it covers this request. Cheapest conditions first.
     pub fn covers(&self, asked: &PolicyRequest<'_>) -> bool {
         (!self.new_sessions || asked.is_new_session)
-            && self.spared & (1 << (u32::from(asked.tier.0) % MAX_TIERS as u32)) == 0
+            && !is_among(self.spared, asked.tier)
             && self
                 .classes
                 .as_ref()
@@ -79,6 +82,11 @@ impl Scope {
             && !self.except.matches(asked.path)
             && self.share.is_none_or(|share| asked.visitor < share)
     }
+}
+
+/// Whether the level is one of these, one bit each.
+fn is_among(levels: u64, tier: TierId) -> bool {
+    levels & (1 << (u32::from(tier.0) % MAX_TIERS as u32)) != 0
 }
 
 /// What is done with the requests in scope (WAC 3.2).
@@ -132,11 +140,33 @@ pub struct ActivePolicy {
     pub is_shadow: bool,
 }
 
+/// A throttle in force.
+#[derive(Clone, Debug)]
+pub struct ActiveThrottle {
+    pub of: ThrottledType,
+    /// Service levels that it never covers, one bit each.
+    pub spared: u64,
+    /// It counts, and holds nobody.
+    pub is_shadow: bool,
+    pub throttle: Arc<Throttle>,
+}
+
+/// What the throttles in force make of a request. Numbers are positions in [`PolicySet::throttles`].
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Throttling {
+    /// The one that refuses it, and when it would pass, if that is known.
+    pub refused: Option<(usize, Option<Duration>)>,
+    /// The one whose bandwidth the answer's body is part of: the first of several.
+    pub shaped: Option<usize>,
+}
+
 /// A request, as policies see it.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyRequest<'a> {
     /// The path component, as it was sent.
     pub path: &'a str,
+    /// The query, without the question mark.
+    pub query: &'a str,
     pub class: ClassId,
     pub cost: Cost,
     pub tier: TierId,
@@ -196,21 +226,32 @@ pub enum PolicyDecision<'a> {
     },
 }
 
-/// The policies in force, highest precedence first.
+/// The policies in force: throttles, and those of rules, highest precedence first.
 #[derive(Clone, Default, Debug)]
 pub struct PolicySet {
+    throttles: Arc<[ActiveThrottle]>,
     list: Box<[ActivePolicy]>,
 }
 
 impl PolicySet {
     /// A set of policies in order of precedence, the highest first.
     pub fn new(list: Vec<ActivePolicy>) -> Self {
-        Self { list: list.into() }
+        Self { throttles: Arc::default(), list: list.into() }
+    }
+
+    /// The same with these throttles.
+    pub fn with_throttles(self, throttles: Arc<[ActiveThrottle]>) -> Self {
+        Self { throttles, ..self }
     }
 
     /// Nothing is in force: the usual case.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.is_empty() && self.throttles.is_empty()
+    }
+
+    /// The throttles in force.
+    pub fn throttles(&self) -> &[ActiveThrottle] {
+        &self.throttles
     }
 
     /// The policies, highest precedence first.
@@ -237,7 +278,37 @@ impl PolicySet {
         (first.scope.is_everything() && refuses).then_some(first)
     }
 
-    /// What becomes of a request. `from`: 0, or where an application was asked. `shadow` is called for every
+    /// What the throttles in force make of a request, before [`PolicySet::decide`]. Each that covers it counts
+    /// it, until one refuses it.
+    pub fn throttle(&self, asked: &PolicyRequest<'_>, now: Timestamp) -> Throttling {
+        let mut throttling = Throttling::default();
+        let mut folded = None;
+        for (at, active) in self.throttles.iter().enumerate() {
+            let covers = match &active.of {
+                ThrottledType::Class(class) => *class == asked.class,
+                ThrottledType::Path(path) => {
+                    path.covers(folded.get_or_insert_with(|| Folded::new(asked.path, asked.query)))
+                }
+                ThrottledType::Nothing => false,
+            };
+            if !covers || is_among(active.spared, asked.tier) {
+                continue;
+            }
+            let admitted = active.throttle.admit(now);
+            if active.is_shadow {
+                continue;
+            }
+            if let Err(retry_after) = admitted {
+                return Throttling { refused: Some((at, retry_after)), ..throttling };
+            }
+            if active.throttle.shaper().is_some() {
+                throttling.shaped.get_or_insert(at);
+            }
+        }
+        throttling
+    }
+
+    /// What becomes of a request by the rules. `from`: 0, or where an application was asked. `shadow` is called for every
     /// policy in shadow that would have decided: its rate bucket is charged, as it would have been.
     pub fn decide(
         &self,
@@ -283,11 +354,13 @@ impl PolicySet {
 mod tests {
     use super::*;
     use crate::bucket::BucketConfig;
+    use crate::throttle::{PathType, ThrottleAction, ThrottleId};
     use crate::units::Rate;
 
     fn asked(path: &str) -> PolicyRequest<'_> {
         PolicyRequest {
             path,
+            query: "",
             class: ClassId(1),
             cost: Cost::ONE,
             tier: TierId(0),
@@ -364,6 +437,55 @@ mod tests {
                 assert!(visitors.iter().all(|v| !refused(0.3, *v) || refused(0.5, *v)));
             }
         }
+    }
+
+    fn throttled(of: ThrottledType, action: ThrottleAction) -> ActiveThrottle {
+        let throttle = Arc::new(Throttle::new(ThrottleId(1), "class:search".into(), action));
+        ActiveThrottle { of, spared: 0, is_shadow: false, throttle }
+    }
+
+    fn throttle(list: Vec<ActiveThrottle>, asked: &PolicyRequest<'_>) -> Throttling {
+        PolicySet::default().with_throttles(list.into()).throttle(asked, Timestamp::from_secs(1))
+    }
+
+    #[test]
+    fn a_throttle_is_for_its_type_and_spares_service_levels() {
+        let of_class = || ThrottledType::Class(ClassId(1));
+        let refuse = |of| vec![throttled(of, ThrottleAction::Refuse(1.0))];
+        let refused = Throttling { refused: Some((0, None)), shaped: None };
+        assert_eq!(throttle(refuse(of_class()), &asked("/")), refused);
+        let other = PolicyRequest { class: ClassId(2), ..asked("/") };
+        assert_eq!(throttle(refuse(of_class()), &other), Throttling::default());
+        assert_eq!(throttle(refuse(ThrottledType::Nothing), &asked("/")), Throttling::default());
+        let of_path = ThrottledType::Path(PathType::new("/item/{n}"));
+        assert_eq!(throttle(refuse(of_path.clone()), &asked("/item/7")), refused);
+        assert_eq!(throttle(refuse(of_path), &asked("/item/new")), Throttling::default());
+        let spared = ActiveThrottle { spared: 1 << 3, ..throttled(of_class(), ThrottleAction::Refuse(1.0)) };
+        let counts = spared.throttle.clone();
+        let gold = PolicyRequest { tier: TierId(3), ..asked("/") };
+        assert_eq!(throttle(vec![spared.clone()], &gold), Throttling::default());
+        assert_eq!(counts.counts().seen, 0);
+        assert_eq!(throttle(vec![spared], &asked("/")), refused);
+    }
+
+    #[test]
+    fn throttles_are_asked_in_order_until_one_refuses_and_those_in_shadow_only_count() {
+        let of = || ThrottledType::Class(ClassId(1));
+        let slow = throttled(of(), ThrottleAction::Bandwidth(1_000));
+        let slower = throttled(of(), ThrottleAction::Bandwidth(10));
+        let none = throttled(of(), ThrottleAction::Refuse(1.0));
+        let shadow = ActiveThrottle { is_shadow: true, ..throttled(of(), ThrottleAction::Refuse(1.0)) };
+        let list = vec![shadow, slow, slower];
+        let shaped = Throttling { refused: None, shaped: Some(1) };
+        assert_eq!(throttle(list.clone(), &asked("/")), shaped);
+        assert_eq!(list[0].throttle.counts().refused, 1, "counted");
+        let list = [vec![none], list].concat();
+        assert_eq!(
+            throttle(list.clone(), &asked("/")),
+            Throttling { refused: Some((0, None)), shaped: None }
+        );
+        assert_eq!(list[1].throttle.counts().seen, 1, "not asked again");
+        assert!(!PolicySet::default().with_throttles(list.into()).is_empty());
     }
 
     #[test]

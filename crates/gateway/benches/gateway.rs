@@ -132,6 +132,7 @@ fn policies() {
 fn asks(enforcement: &PublishedPolicies) -> bool {
     let asked = PolicyRequest {
         path: "/search",
+        query: "",
         class: ClassId(0),
         cost: Cost::ONE,
         tier: TierId(0),

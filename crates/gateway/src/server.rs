@@ -23,12 +23,13 @@ use crate::config::{Config, ConfigError};
 use crate::control::config_store::{Tuning, ticket_keys};
 use crate::control::driver::{self, Control};
 use crate::control::learned::Saved;
-use crate::control::tuners;
+use crate::control::{correlation, tuners};
 use crate::proxy::accept;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
 use crate::shared::peers::{self, Peers};
 use crate::shared::policies::PublishedPolicies;
+use crate::shared::request_paths::RequestPaths;
 use crate::shared::sessions::VisitorSessions;
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::upstream::balance::Replicas;
@@ -101,6 +102,7 @@ impl Server {
         };
         let driver = driver::spawn(control.clone(), api).map_err(StartError::System)?;
         tuners::spawn(control.tuned_gate()).map_err(StartError::System)?;
+        correlation::spawn(control.correlation().clone()).map_err(StartError::System)?;
         Ok(Self { shared, control, http, admin, workers, driver })
     }
 
@@ -224,6 +226,7 @@ fn share(
         coalescer: Coalescer::default(),
         replicas,
         shards: (0..workers).map(|_| Arc::new(Shard::new(classes))).collect(),
+        paths: RequestPaths::new(workers),
         connections: AtomicUsize::new(0),
         accepting: AtomicUsize::new(workers),
         busy_since_us: AtomicU64::new(0),

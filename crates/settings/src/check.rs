@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::kinds::quantity::show_duration;
 use super::read::Reader;
-use super::{Settings, Visitors, capacity, class, congestion, enforcing, role, session};
+use super::{Settings, Visitors, capacity, class, congestion, correlate, enforcing, role, session};
 
 /// The room keeps a queue of a tenth of a second's work and the deviation of a second's visitors, at most a
 /// quarter of what may wait there. From about twenty visitors per second on, four times that is less than a
@@ -56,6 +56,7 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
         out.conflict(&out.element("origin.replicas", i), "values that differ", got, None);
     }
     enforcing::check(settings, out);
+    correlate::check(settings, out);
 }
 
 fn listeners(settings: &Settings, out: &mut Reader) {

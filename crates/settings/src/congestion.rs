@@ -222,8 +222,9 @@ section! {
         [fixed] figure: String = String::new() => FIGURE;
         /// Of "host": the source of its figures: this host, a node_exporter, or any URL that answers JSON.
         [fixed] source: String = String::new() => SOURCE;
-        /// Of "host": time between two readings of the source.
-        [fixed] every: Duration = secs(2) => span(100, HOUR);
+        /// Of "host": time between two readings of the source. With more than a second, what loads the figure
+        /// is found later (docs/correlation.md).
+        [fixed] every: Duration = secs(1) => span(100, HOUR);
         /// Of "host": how long an answer of the source may take.
         [fixed] timeout: Duration = secs(1) => span(10, 30 * S);
         /// Of "host", "signal" and "response-time": how long the last figure is valid; after that the level

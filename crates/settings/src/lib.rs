@@ -24,6 +24,7 @@ mod check;
 mod class;
 pub mod condition;
 mod congestion;
+mod correlate;
 mod enforcing;
 mod estimators;
 pub mod exposition;
@@ -41,6 +42,7 @@ mod tunable;
 pub use capacity::{AUTO, Capacity, estimator_names};
 pub use class::{Class, ClassQueue, DEFAULT, Egress, Ingress, Match, Switch};
 pub use congestion::{Detector, How, Rule, Share, Then, Visitors, Watched};
+pub use correlate::{Correlate, CorrelateAuto, INTERVAL, RequestTypes};
 pub use enforcing::{
     Application, AskKey, Enforcement, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie,
     TierJwt, TierKey,
@@ -220,6 +222,8 @@ settings! {
         explain: Explain,
         /// The measurement database.
         history: History,
+        /// Which types of requests load which figure.
+        correlate: Correlate,
         /// Scripts that change tunables.
         tuners: Tuners,
         /// Logs.

@@ -116,6 +116,55 @@ pub fn sessions(answer: &Value) -> String {
     out
 }
 
+/// What a throttle does, in words.
+fn action(throttle: &Value) -> String {
+    let action = &throttle["action"];
+    match (action["refuse"].as_f64(), &action["rate"], &action["bandwidth"]) {
+        (Some(share), ..) => format!("{:.4} % refused", share * 100.0).replace(".0000", ""),
+        (_, Value::Null, bytes) => format!("{} bytes/s", plain(bytes)),
+        (_, rate, _) => format!("{}/s pass", plain(rate)),
+    }
+}
+
+/// `throttle`.
+pub fn throttle(t: &Value) -> String {
+    let mut out = format!("throttle {}: {}, {}", plain(&t["id"]), plain(&t["type"]), action(t));
+    match &t["until_ms"] {
+        Value::Null => out.push_str(", until it is removed"),
+        until => out.push_str(&format!(", until {}", time(until))),
+    }
+    if t["shadow"] == true {
+        out.push_str(" (only counted: enforcement.shadow)");
+    }
+    out
+}
+
+/// `throttles`.
+pub fn throttles(answer: &Value) -> String {
+    let mut rows = items(&answer["throttles"])
+        .map(|t| {
+            let until = if t["until_ms"].is_null() { "–".into() } else { time(&t["until_ms"]) };
+            let text = |name: &str| plain(&t[name]);
+            let shadow = if t["shadow"] == true { " (shadow)" } else { "" };
+            [
+                text("id"),
+                text("type"),
+                action(t) + shadow,
+                text("seen"),
+                text("refused"),
+                text("bytes"),
+                until,
+                text("by"),
+                text("why"),
+            ]
+        })
+        .peekable();
+    if rows.peek().is_none() {
+        return "nothing is throttled".into();
+    }
+    table(["ID", "TYPE", "ACTION", "SEEN", "REFUSED", "BYTES", "UNTIL", "BY", "WHY"], rows)
+}
+
 /// Every figure of a document by its path: `room.waiting`, `classes.search.offered_per_s`.
 pub fn flat(value: &Value) -> Vec<(String, Value)> {
     let mut out = Vec::new();
@@ -135,7 +184,7 @@ fn walk(value: &Value, path: &str, out: &mut Vec<(String, Value)>) {
         }
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate().filter(|(_, item)| item.is_object()) {
-                let name = item["name"].as_str().or(item["address"].as_str());
+                let name = item["name"].as_str().or(item["address"].as_str()).or(item["type"].as_str());
                 walk(item, &join(&name.map_or_else(|| i.to_string(), str::to_owned)), out);
             }
         }
@@ -165,6 +214,11 @@ pub fn refusal(answer: &Value) -> String {
             .map(|name| plain(&answer[name]));
     let mut out = match by.as_str() {
         "rule" => format!("request {id} was refused by rule {rule} ({action}); level {level}; {figures}"),
+        "throttle" => {
+            let throttle = &answer["throttle"];
+            let (number, of) = (plain(&throttle["id"]), plain(&throttle["type"]));
+            format!("request {id} was refused by throttle {number} of {of}")
+        }
         _ => format!("request {id} was refused by the gate: {by}"),
     };
     let at = time(&answer["at_ms"]);

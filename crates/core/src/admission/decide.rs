@@ -7,7 +7,7 @@
 //! ```
 //!
 //! 1. **Quota** of the service level: what exceeds it is refused.
-//! 2. **Policies in force** ([`PolicySet::decide`]). A policy that must be performed outside (another
+//! 2. **Policies in force**: throttles ([`PolicySet::throttle`]), then rules ([`PolicySet::decide`]). A policy that must be performed outside (another
 //!    application is asked, an answer is shared, another URL is served) is a [`Decision::Perform`]: the
 //!    caller performs it and calls [`decide`] again with what came of it ([`Progress`]).
 //! 3. **Admitted sessions** enter past room and buckets, which are charged. Only where no origin is usable,
@@ -157,6 +157,8 @@ pub trait Requester {
     fn random(&self) -> u64;
     /// A session has begun with the request, which keeps it alive from now on.
     fn session_begins(&self, request: SessionRequest);
+    /// Reports the throttle, by its position, whose bandwidth the body of its answer is part of.
+    fn is_shaped(&self, _throttle: usize) {}
     /// Reports a policy in shadow that would have decided.
     fn would_decide(&self, policy: &ActivePolicy);
     /// Reports a policy that sends the request to the room.
@@ -252,6 +254,9 @@ impl Case<'_> {
             Progress::Over | Progress::Claimed { .. } => return Ok(self.meeting()),
         };
         let Some(policies) = process.policies else { return Ok(self.meeting()) };
+        if facts.progress == Progress::Start {
+            self.throttle(policies)?;
+        }
         let mut shadow = |policy: &ActivePolicy| requester.would_decide(policy);
         let perform = |policy, step| Err(Decision::Perform { policy: policies.index_of(policy), step });
         let refuse = |policy, retry_after| {
@@ -271,6 +276,15 @@ impl Case<'_> {
             PolicyDecision::Multicast { policy, period } => perform(policy, PolicyStep::Coalesce { period }),
             PolicyDecision::Reroute { policy, route } => perform(policy, PolicyStep::Reroute(route)),
         }
+    }
+
+    fn throttle(&self, policies: &PolicySet) -> Result<(), Decision> {
+        let throttling = policies.throttle(&self.facts.request, self.facts.now);
+        if let Some((throttle, retry_after)) = throttling.refused {
+            return Err(Decision::RefusedByThrottle { throttle, retry_after });
+        }
+        throttling.shaped.into_iter().for_each(|throttle| self.requester.is_shaped(throttle));
+        Ok(())
     }
 
     fn meeting(&self) -> Meeting {

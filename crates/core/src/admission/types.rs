@@ -136,6 +136,9 @@ pub enum Decision {
     Throttled { retry_after: Duration },
     /// Its service level's quota is used up; it would pass after `retry_after`.
     OverQuota { retry_after: Duration },
+    /// The throttle at this position of the [`PolicySet`](crate::policies::PolicySet) refuses it.
+    /// `retry_after`: when it would pass, if that is known.
+    RefusedByThrottle { throttle: usize, retry_after: Option<Duration> },
     /// The policy at this position of the [`PolicySet`](crate::policies::PolicySet) refuses it, as its
     /// [`Action`](crate::policies::Action) says. `retry_after`: when it would pass, if that is known.
     RefusedByPolicy { policy: usize, retry_after: Option<Duration> },

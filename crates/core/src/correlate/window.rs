@@ -95,14 +95,14 @@ impl Window {
         self.intervals.push_back(interval);
     }
 
-    /// Forgets the requests of a type, whose place another type takes.
+    /// Forgets the requests of a type, whose place another type takes, in O(intervals).
     pub fn forget(&mut self, of_type: usize) {
-        for interval in &mut self.intervals {
-            if let Some(count) = interval.counts.get_mut(of_type) {
-                *count = 0.0;
-            }
+        for count in self.intervals.iter_mut().filter_map(|interval| interval.counts.get_mut(of_type)) {
+            *count = 0.0;
         }
-        self.rebuild();
+        // The sums of a type without requests are zero.
+        let sums = self.older.iter_mut().chain([&mut self.newer]);
+        sums.filter_map(|sums| sums.types.get_mut(of_type)).for_each(|sums| *sums = TypeSums::default());
     }
 
     /// Intervals it holds.
@@ -124,15 +124,20 @@ impl Window {
             .collect()
     }
 
-    /// What [`analyse`] finds in the window. The joint estimate takes types² × intervals steps: a matter of
-    /// milliseconds, and not for every tick.
-    pub fn findings(&self, settings: &Settings) -> Vec<Finding> {
+    /// Requests of each type per interval, and the figure in the same intervals, NaN where it is not known.
+    pub fn columns(&self) -> (Vec<Vec<f64>>, Vec<f64>) {
         let column = |index: usize| {
             let count = |interval: &Interval| interval.counts.get(index).copied().unwrap_or_default();
             self.intervals.iter().map(count).collect()
         };
-        let counts: Vec<Vec<f64>> = (0..self.types).map(column).collect();
-        let figure: Vec<f64> = self.intervals.iter().map(|interval| interval.figure).collect();
+        let figure = self.intervals.iter().map(|interval| interval.figure).collect();
+        ((0..self.types).map(column).collect(), figure)
+    }
+
+    /// What [`analyse`] finds in the window. The joint estimate takes types² × intervals steps: a matter of
+    /// milliseconds, and not for every tick.
+    pub fn findings(&self, settings: &Settings) -> Vec<Finding> {
+        let (counts, figure) = self.columns();
         analyse(&counts, &figure, settings)
     }
 

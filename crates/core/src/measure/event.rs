@@ -60,6 +60,7 @@ events! {
     IngressShed "ingress_shed" "Requests refused because their class's ingress bucket was empty."
     IngressHeld "ingress_held" "Requests sent to the waiting room because their class's ingress bucket was empty."
     RuleRefused "rule_refused" "Requests refused by a rule, or cut off unanswered with their connection. Those given a lighter URL instead are not."
+    ThrottleRefused "throttle_refused" "Requests refused by a throttle of their request type."
     QuotaRefused "quota_refused" "Requests refused because the quota of their service level was used up."
     QuotaWouldRefuse "quota_would_refuse" "Requests beyond the quota of their service level that passed because of enforcement.shadow."
     RoomWouldWait "room_would_wait" "Visitors who would have waited in the room and were let in because of enforcement.shadow."
@@ -87,7 +88,7 @@ events! {
 
 impl Event {
     /// The events that shed a request, which are also counted per class ([`super::Shard::shed`]).
-    pub const SHED: [Self; 9] = [
+    pub const SHED: [Self; 10] = [
         Self::Full,
         Self::QueueFull,
         Self::QueueTimeout,
@@ -97,6 +98,7 @@ impl Event {
         Self::SessionsRefused,
         Self::RuleRefused,
         Self::QuotaRefused,
+        Self::ThrottleRefused,
     ];
 
     pub const COUNT: usize = Self::ALL.len();

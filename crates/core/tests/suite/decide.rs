@@ -78,6 +78,7 @@ fn facts() -> Facts<'static> {
     Facts {
         request: PolicyRequest {
             path: "/",
+            query: "",
             class: ClassId(0),
             cost: Cost::ONE,
             tier: TierId(0),

@@ -89,9 +89,11 @@ pub(super) fn prometheus(control: &Control) -> String {
     replicas(&mut out, shared);
     tuners(&mut out, control);
     rule_actions(&mut out, shared);
+    throttles(&mut out, control);
     authorisers(&mut out, &shared.config.load());
     sessions(&mut out, shared);
     congestion(&mut out, control);
+    correlation(&mut out, control);
     out.0
 }
 
@@ -106,6 +108,16 @@ fn of_dispatch(shared: &Shared, event: Event) -> u64 {
         }
         _ => 0,
     }
+}
+
+fn correlation(out: &mut Exposition, control: &Control) {
+    let analyses = control.correlation().last_analyses();
+    let help = "Share of the requests that is of types which load the figure, of the last minutes.";
+    let shares = analyses.iter().map(|found| (&*found.figure, number(found.correlated_share())));
+    out.by(("correlated_share", "gauge", help), "figure", shares);
+    let help = "Types of requests that load the figure.";
+    let culprits = analyses.iter().map(|found| (&*found.figure, found.culprits().count()));
+    out.by(("correlated_types", "gauge", help), "figure", culprits);
 }
 
 fn counters(out: &mut Exposition, control: &Control, f: &Figures) {
@@ -323,6 +335,20 @@ fn rule_actions(out: &mut Exposition, shared: &Shared) {
     let family =
         ("rule_would_refuse_total", "counter", "Requests that a rule in shadow would have decided on.");
     out.by(family, "rule", all.iter().map(|rule| (&rule.name, rule.would())));
+}
+
+fn throttles(out: &mut Exposition, control: &Control) {
+    let all = control.throttles().all();
+    let name = "throttle_requests_total";
+    out.family(name, "counter", "Requests of a type that is throttled, by what became of them.");
+    for one in &all {
+        for (outcome, n) in [("passed", one.counts.passed), ("refused", one.counts.refused)] {
+            out.sample(name, &[("type", &one.name), ("outcome", outcome)], n);
+        }
+    }
+    let family =
+        ("throttle_bytes_total", "counter", "Bytes of answers sent within the bandwidth of a throttle.");
+    out.by(family, "type", all.iter().map(|one| (&one.name, one.counts.bytes)));
 }
 
 fn authorisers(out: &mut Exposition, live: &Config) {

@@ -28,6 +28,7 @@ mod audit;
 mod call;
 mod capacity;
 mod claims;
+mod correlation;
 mod dashboard;
 mod dispatch;
 mod explain;
@@ -41,6 +42,7 @@ mod schema;
 mod sessions;
 mod signals;
 mod state;
+mod throttles;
 mod tunables;
 mod tuners;
 

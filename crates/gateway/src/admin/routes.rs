@@ -11,7 +11,8 @@ use super::call::Call;
 use super::route::Verb::{Delete, Get, Patch, Post, Put};
 use super::route::{Reply, Route};
 use super::{
-    audit, capacity, claims, dashboard, explain, history, openapi, sessions, signals, state, tunables, tuners,
+    audit, capacity, claims, correlation, dashboard, explain, history, openapi, sessions, signals, state,
+    throttles, tunables, tuners,
 };
 use crate::control::feedback::UpdateMessage;
 use crate::control::peers::ClaimAnswers;
@@ -128,6 +129,24 @@ pub(super) static ROUTES: &[Route] = &[
         .params(&[explain::ID])
         .slow()
         .replies(&[Reply::ok::<Explanation>("The refusal."), explain::UNKNOWN]),
+    Route::new(Get, "/v1/throttles", "The throttles of request types in force", throttles::get)
+        .replies(&[Reply::ok::<throttles::Throttles>("Every throttle.")]),
+    Route::new(Post, "/v1/throttles", "Throttles a type of requests", throttles::post)
+        .urgent()
+        .body(throttles::wanted)
+        .replies(&[
+            Reply::json::<throttles::ThrottleShown>(
+                StatusCode::CREATED,
+                "In force for the next request, instead of one of the same type.",
+            ),
+            throttles::WRONG,
+            throttles::TOO_MANY,
+        ]),
+    Route::new(Delete, "/v1/throttles/{id}", "Ends a throttle", throttles::delete)
+        .urgent()
+        .params(&[throttles::ID])
+        .why()
+        .replies(&[Reply::ok::<throttles::ThrottleShown>("As it was."), throttles::UNKNOWN]),
     Route::new(Put, "/v1/signals/{name}", "What another application says (WAC 3.1 h)", signals::put)
         .params(&[signals::NAME])
         .urgent()
@@ -141,6 +160,10 @@ pub(super) static ROUTES: &[Route] = &[
             Reply::ok::<signals::Signal>("Its level is unknown from the next tick on."),
             signals::UNKNOWN,
         ]),
+    Route::new(Get, "/v1/correlation", "Which types of requests load which figure", correlation::get)
+        .params(&[correlation::FIGURE, correlation::RECENT])
+        .slow()
+        .replies(&[Reply::ok::<correlation::Correlation>("What was found."), correlation::UNKNOWN]),
     Route::new(Get, "/v1/history", "What was measured, over any stretch of a year", history::get)
         .params(history::PARAMS)
         .slow()

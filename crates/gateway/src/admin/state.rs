@@ -20,6 +20,7 @@ use super::metrics;
 use super::route::{Param, Place};
 use super::schema::whole_number;
 use super::sessions::{self, SessionsShown};
+use super::throttles::{self, ThrottleShown};
 use crate::config::Config;
 use crate::control::congestion::Congestion;
 use crate::control::congestion::readings::Readings;
@@ -117,6 +118,8 @@ pub(super) struct State {
     rules: Vec<Rule>,
     /// By rule that was in force since the start.
     enforced: Vec<Enforced>,
+    /// Types of requests that are throttled: docs/throttles.md.
+    throttles: Vec<ThrottleShown>,
     /// URLs and bytes kept; requests shared, alone, and sent upstream.
     multicast: Multicast,
     sessions: Option<SessionsShown>,
@@ -313,6 +316,7 @@ impl State {
             detectors: detectors(&congestion, control.congestion().readings(), f.at),
             rules: rules(&congestion),
             enforced: enforced(shared),
+            throttles: throttles::all(control),
             multicast: Multicast::new(&shared.coalescer),
             sessions: sessions::state(shared),
         }

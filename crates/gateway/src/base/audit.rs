@@ -43,7 +43,8 @@ impl By<'static> {
 
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `end-session`, `end-sessions`.
+    /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `throttle`, `unthrottle`, `end-session`,
+    /// `end-sessions`.
     pub action: &'static str,
     pub key: Option<String>,
     pub old: Value,
@@ -68,7 +69,7 @@ pub struct Record {
     who: String,
     /// In their own words; may be empty.
     why: String,
-    /// tune, reload, capacity, rediscover, drain, signal, end-session(s).
+    /// tune, reload, capacity, rediscover, drain, signal, throttle, unthrottle, end-session(s).
     action: String,
     /// What changed, if one key did.
     key: Option<String>,

@@ -24,7 +24,7 @@ use crate::config::page::{PageError, Pages};
 use crate::config::tiers::{TierError, Tiers};
 use crate::http::target;
 use congestion_plan::{Plan, PlanError};
-use tidegate_settings::{Class, Role, SessionBy, SessionMax, Settings};
+use tidegate_settings::{Class, RequestTypes, Role, SessionBy, SessionMax, Settings};
 
 mod admission;
 pub mod authoriser;
@@ -266,6 +266,22 @@ impl Config {
     pub fn class(&self, id: ClassId) -> &ClassFacts {
         let Some(default) = self.order.last() else { unreachable!("there is a default class") };
         self.classes.get(id.index()).unwrap_or(&self.classes[default.index()])
+    }
+
+    /// Whether the paths of a class's requests tell their type for the correlation.
+    pub fn notes_path(&self, class: ClassId) -> bool {
+        let correlate = &self.settings.correlate;
+        correlate.enabled
+            && match correlate.types {
+                RequestTypes::Auto => self.order.last() == Some(&class),
+                RequestTypes::Class => false,
+                RequestTypes::Path => true,
+            }
+    }
+
+    /// Whether a part of the query belongs to the type.
+    pub fn notes_query(&self) -> bool {
+        !self.settings.correlate.parameters.is_empty()
     }
 
     /// Whether requests of a class meet the room. (Parts of a page then pass with its visitor.)

@@ -36,6 +36,7 @@ use crate::config::{Config, ConfigError};
 use crate::control::capacity::{Capacity, usable_limit};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::learned::{Saved, SavedTuned};
+use crate::control::throttles::Throttles;
 use crate::shared::Shared;
 use tidegate_settings::{Applied, Change, Mistake, Override, Settings, json_of};
 
@@ -184,17 +185,24 @@ impl Tuning {
     }
 }
 
+/// The parts of the control side that follow a change.
+#[derive(Clone)]
+pub struct Followers {
+    pub capacity: Arc<Mutex<Capacity>>,
+    pub congestion: Arc<CongestionMonitor>,
+    pub throttles: Arc<Throttles>,
+}
+
 /// The settings in force, what was tuned, and the parts of the gate that follow a change.
 pub struct ConfigStore {
     shared: Arc<Shared>,
-    capacity: Arc<Mutex<Capacity>>,
-    congestion: Arc<CongestionMonitor>,
+    parts: Followers,
     source: Source,
     state: StateDir,
     /// Held during a change, until it is in the audit.
     changing: Mutex<()>,
     tuning: Mutex<Tuning>,
-    audit: Audit,
+    audit: Arc<Audit>,
     log: OnceLock<LogHandle>,
 }
 
@@ -207,8 +215,8 @@ pub struct ChangeLock<'c> {
 impl ConfigStore {
     pub fn new(
         shared: Arc<Shared>,
-        capacity: Arc<Mutex<Capacity>>,
-        congestion: Arc<CongestionMonitor>,
+        parts: Followers,
+        audit: Arc<Audit>,
         source: Source,
         state: StateDir,
         tuning: Tuning,
@@ -216,11 +224,10 @@ impl ConfigStore {
         Self {
             changing: Mutex::default(),
             tuning: Mutex::new(tuning),
-            audit: Audit::open(state.path()),
+            audit,
             log: OnceLock::new(),
             shared,
-            capacity,
-            congestion,
+            parts,
             source,
             state,
         }
@@ -378,7 +385,7 @@ impl ConfigStore {
             self.shared.replicas.reconfigure(&after.origin);
         }
         self.shared.sessions.follow(old, &live, now);
-        let mut capacity = self.capacity.lock();
+        let mut capacity = self.parts.capacity.lock();
         live.taken_over(old).for_each(|id| capacity.forget(id));
         let is_other = before.capacity != after.capacity
             || old.bounds() != live.bounds()
@@ -403,7 +410,8 @@ impl ConfigStore {
         }
         drop(capacity);
         // At once: policies in force name service levels, applications and lighter URLs by index.
-        self.congestion.follow_config(now);
+        self.parts.congestion.follow_config(now);
+        self.parts.throttles.follow_config();
     }
 }
 

@@ -15,14 +15,16 @@ use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Rate, Timestamp};
 use tokio::sync::{Notify, watch};
 
-use crate::base::audit::{By, Entry};
+use crate::base::audit::{Audit, By, Entry};
 use crate::base::state_dir::{Saver, StateDir, StateFile};
 use crate::control::capacity::{Capacity, NotHere, finite};
-use crate::control::config_store::{ConfigStore, Source, Tuning};
+use crate::control::config_store::{ConfigStore, Followers, Source, Tuning};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
+use crate::control::correlation::Correlation;
 use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::{self, Observer};
+use crate::control::throttles::Throttles;
 use crate::control::tuners::{TunedGate, Tuners};
 use crate::control::{feedback, health, peers};
 use crate::history::History;
@@ -42,6 +44,8 @@ pub struct Control {
     store: Arc<ConfigStore>,
     capacity: Arc<Mutex<Capacity>>,
     congestion: Arc<CongestionMonitor>,
+    correlation: Arc<Correlation>,
+    throttles: Arc<Throttles>,
     tuners: Arc<Tuners>,
     history: Arc<History>,
     figures: watch::Sender<Arc<Figures>>,
@@ -69,13 +73,22 @@ impl Control {
         let congestion = Arc::new(CongestionMonitor::new(shared.clone()));
         let history = History::start(&live.settings.history, state.path(), shared.clock.clone());
         let saver = Saver::start(state.clone());
-        let store =
-            ConfigStore::new(shared.clone(), capacity.clone(), congestion.clone(), source, state, tuning);
+        let audit = Arc::new(Audit::open(state.path()));
+        let throttles = Arc::new(Throttles::new(shared.clone(), audit.clone(), &saved.throttles));
+        let parts = Followers {
+            capacity: capacity.clone(),
+            congestion: congestion.clone(),
+            throttles: throttles.clone(),
+        };
+        let store = ConfigStore::new(shared.clone(), parts, audit, source, state, tuning);
+        let correlation = Correlation::new(shared.clone(), throttles.clone());
         Self {
             shared,
             store: Arc::new(store),
             capacity,
             congestion,
+            correlation: Arc::new(correlation),
+            throttles,
             tuners: Arc::default(),
             history: Arc::new(history),
             figures: watch::Sender::new(Arc::new(figures)),
@@ -100,6 +113,14 @@ impl Control {
 
     pub fn congestion(&self) -> &CongestionMonitor {
         &self.congestion
+    }
+
+    pub fn correlation(&self) -> &Arc<Correlation> {
+        &self.correlation
+    }
+
+    pub fn throttles(&self) -> &Throttles {
+        &self.throttles
     }
 
     pub fn tuners(&self) -> &Tuners {
@@ -177,6 +198,7 @@ impl Control {
         self.ended.store(true, Ordering::Relaxed);
         self.wake.notify_one();
         self.tuners.end();
+        self.correlation.end();
     }
 
     fn ended(&self) -> bool {
@@ -214,13 +236,21 @@ impl Control {
             let mut congestion = self.congestion.lock();
             congestion.second(&figures);
             let detectors = observe::detectors(&congestion, now);
+            self.correlation.second(&figures, &congestion);
             drop(congestion);
             ticker.observer.observe(&figures, shared, detectors, |second| self.history.record(second));
             self.figures.send_replace(Arc::new(figures));
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
+        } else {
+            self.correlation.tick();
         }
         self.congestion.tick(&ticker.last, now);
+        let over = self.throttles.tick(now);
+        if !over.is_empty() {
+            let throttles = self.throttles.clone();
+            tokio::task::spawn_blocking(move || throttles.record_expiry(&over));
+        }
         if now.since(ticker.saved_at) >= SAVE {
             for (file, bytes) in self.state(now) {
                 self.saver.save(file, bytes);
@@ -241,6 +271,7 @@ impl Control {
         }
         saved.sessions = *sessions;
         saved.tuned = self.store.with_tuning(Tuning::to_save);
+        saved.throttles = self.throttles.to_save();
         let promises = self.shared.admission.room().map(|room| (StateFile::Promises, room.save(now)));
         promises.into_iter().chain([(StateFile::Learned, saved.to_bytes())]).collect()
     }

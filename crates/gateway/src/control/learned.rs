@@ -6,7 +6,8 @@
 //!  "pushed":   {"at_ms", "rate", "configured", "until_ms"},
 //!  "sessions": {"at_ms", "gap": [seconds, requests], "work": [work, seconds], "share": [work, work],
 //!               "first": [work, sessions], "correction", "length": [seconds, sessions]},
-//!  "tuned":    {key: {"at_ms", "value", "file", "who", "why"}}}
+//!  "tuned":    {key: {"at_ms", "value", "file", "who", "why"}},
+//!  "throttles": [{"id", "type", "action", "since_ms", "until_ms", "by", "why"}]}
 //! ```
 //!
 //! Every part has its own age, from which its use follows: [`Trust`]. What another version adds is ignored,
@@ -21,6 +22,7 @@ use tidegate_core::units::{Rate, Timestamp};
 
 use crate::base::state_dir::StateDir;
 use crate::config::Config;
+use crate::control::throttles::SavedThrottle;
 
 const VERSION: u32 = 1;
 
@@ -35,6 +37,8 @@ pub struct Saved {
     pub(crate) sessions: Option<SavedSessions>,
     #[serde(default)]
     pub(crate) tuned: BTreeMap<String, SavedTuned>,
+    #[serde(default)]
+    pub(crate) throttles: Vec<SavedThrottle>,
 }
 
 /// What the estimator has learned of this origin.

@@ -3,10 +3,12 @@
 pub mod capacity;
 pub mod config_store;
 pub mod congestion;
+pub mod correlation;
 pub mod driver;
 pub mod feedback;
 pub mod health;
 pub mod learned;
 pub mod observe;
 pub mod peers;
+pub mod throttles;
 pub mod tuners;

@@ -36,7 +36,7 @@ struct KnownClass {
 
 /// A late tick sees several seconds as one. Up to so many get equal rows; a longer gap stays a gap, since the
 /// machine slept or its clock was set.
-const LATE: u64 = 5;
+pub(crate) const LATE: u64 = 5;
 
 impl Observer {
     /// Passes the seconds that ended since the last call to `keep`: one, unless the tick was late.

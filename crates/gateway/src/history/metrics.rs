@@ -157,7 +157,7 @@ const RATE: &str = "1/s";
 const OWN: &str = "its own";
 
 #[rustfmt::skip]
-static CLASS: [Metric; 32] = [
+static CLASS: [Metric; 33] = [
     of_class("arrivals", RATE, "Requests that came.", |c| Some(c.figures.offered_per_s)),
     of_class("admitted", RATE, "Requests sent to the origin.", |c| Some(c.figures.admitted_per_s)),
     of_class("goodput", RATE, "Requests the origin answered below 500.", |c| Some(c.figures.goodput_per_s)),
@@ -196,6 +196,9 @@ static CLASS: [Metric; 32] = [
     of_class("shed_ingress_shed", RATE, "Requests refused by their class's ingress bucket.", |c| Some(shed(c, Event::IngressShed))),
     of_class("shed_sessions_refused", RATE, "New sessions refused for want of a session slot.", |c| Some(shed(c, Event::SessionsRefused))),
     of_class("shed_rule_refused", RATE, "Requests refused by rules.", |c| Some(shed(c, Event::RuleRefused))),
+    of_class("shed_throttle_refused", RATE, "Requests refused by throttles of their request type.", |c| {
+        Some(shed(c, Event::ThrottleRefused))
+    }),
     of_class("shed_quota_refused", RATE, "Requests refused by the quota of their service level.",
         |c| Some(shed(c, Event::QuotaRefused))),
 ];

@@ -91,3 +91,28 @@ pub(crate) fn reset_on_close(fd: std::os::fd::RawFd) {
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
     _ = socket2::SockRef::from(&fd).set_linger(Some(std::time::Duration::ZERO));
 }
+
+/// Sets the rate at which the kernel sends, in bytes per second (`SO_MAX_PACING_RATE`); `None`: no limit.
+/// Nothing where the system has no such option: it only smooths what the caller already paces.
+///
+/// `fd` must be the open socket of the connection whose task the caller is part of.
+pub(crate) fn pace(fd: std::os::fd::RawFd, bytes_per_s: Option<u64>) {
+    #[cfg(target_os = "linux")]
+    {
+        // The greatest value means that there is no limit.
+        let rate = bytes_per_s.map_or(u32::MAX, |rate| u32::try_from(rate).unwrap_or(u32::MAX));
+        // SAFETY: the option's value is a whole `u32`, which the kernel copies. The caller runs within the
+        // task that owns the socket, so it is open until this returns.
+        unsafe {
+            libc::setsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_MAX_PACING_RATE,
+                (&raw const rate).cast(),
+                size_of::<u32>() as libc::socklen_t,
+            );
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (fd, bytes_per_s);
+}

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version, r
 use tidegate_core::measure::{Counters, Event};
 use tidegate_core::policies::{TierId, visitor_number};
 use tidegate_core::queue::Lane;
+use tidegate_core::throttle::Throttle;
 use tidegate_core::units::{ClassId, Timestamp};
 use tidegate_settings::Explained;
 use tokio::time::Instant;
@@ -54,6 +55,8 @@ pub(crate) struct RequestContext {
     pub(crate) deadline: Option<Instant>,
     /// The first policy in shadow that would have decided on it.
     pub(crate) shadow: Option<Arc<PolicyRecord>>,
+    /// The throttle whose bandwidth the answer's body is part of.
+    pub(crate) shaped: Option<Arc<Throttle>>,
     /// It is the one request that a coalesced flight sends to the origin, in this lane, for no visitor.
     pub(crate) for_all: Option<Lane>,
     /// Its session; `None`: sessions are not counted here.
@@ -124,6 +127,7 @@ impl RequestContext {
             log,
             deadline,
             shadow: None,
+            shaped: None,
             for_all: None,
             session: None,
         }
@@ -145,6 +149,7 @@ impl RequestContext {
             log: None,
             deadline: self.deadline,
             shadow: None,
+            shaped: None,
             for_all: Some(self.shared_lane()),
             session: None,
         }
@@ -262,6 +267,22 @@ impl RequestContext {
     pub(crate) fn tell(&self, headers: &mut HeaderMap, record: Option<&Arc<PolicyRecord>>, done: Done) {
         if let Some(record) = record {
             self.tell_of(headers, record, done.name());
+        }
+    }
+
+    /// Adds the throttle that refused a request, likewise.
+    pub(crate) fn tell_throttle(&self, headers: &mut HeaderMap, throttle: &Throttle) {
+        let id = &self.id;
+        let text = match self.config.settings.explain.header {
+            Explained::Off => return,
+            Explained::Id => format!("id={id}"),
+            // A type is named by the operator, in visible characters or by a class.
+            Explained::Full => {
+                format!("id={id}; throttle=\"{}\"", throttle.name.replace(['"', '\\'], "'"))
+            }
+        };
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(DECISION, value);
         }
     }
 

@@ -277,11 +277,20 @@ fn too_many(status: StatusCode, words: &'static str, wait: Duration) -> Response
 
 /// A request that a rule refuses: problem JSON (RFC 9457) that names the rule.
 pub fn refused(status: u16, rule: &str, id: &str, wait: Duration) -> Response<Bytes> {
+    refused_by("rule", rule, status, id, wait)
+}
+
+/// The same of a request that a throttle refuses, with the type of requests that it is for.
+pub fn refused_by_throttle(of: &str, id: &str, wait: Duration) -> Response<Bytes> {
+    refused_by("throttle", of, StatusCode::SERVICE_UNAVAILABLE.as_u16(), id, wait)
+}
+
+fn refused_by(what: &str, name: &str, status: u16, id: &str, wait: Duration) -> Response<Bytes> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     let seconds = retry_after(wait).as_secs();
     let body = serde_json::json!({
         "type": "urn:tidegate:problem:refused", "title": "Refused to keep the service up for others",
-        "status": status.as_u16(), "rule": rule, "request_id": id, "retry_after": seconds,
+        "status": status.as_u16(), what: name, "request_id": id, "retry_after": seconds,
     });
     let mut response = text(status, body.to_string());
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM);

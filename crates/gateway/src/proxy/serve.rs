@@ -130,6 +130,7 @@ async fn handle(
         }
         Outcome::OverQuota { retry_after } => context.over_quota(&parts, retry_after),
         Outcome::Perform { .. }
+        | Outcome::RefusedByThrottle { .. }
         | Outcome::RefusedByPolicy { .. }
         | Outcome::AskOwner(_)
         | Outcome::Delay { .. } => {

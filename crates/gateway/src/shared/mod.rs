@@ -5,19 +5,22 @@ pub mod figures;
 pub mod gate_keeper;
 pub mod peers;
 pub mod policies;
+pub mod request_paths;
 pub mod sessions;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use http::Uri;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tidegate_core::measure::{Event, Shard};
-use tidegate_core::units::Timestamp;
+use tidegate_core::units::{ClassId, Timestamp};
 use tokio::sync::watch;
 
 use crate::base::access_log::AccessWriter;
@@ -28,6 +31,7 @@ use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
 use crate::shared::peers::Peers;
 use crate::shared::policies::{PoliciesInForce, PublishedPolicies};
+use crate::shared::request_paths::{PathBuffer, RequestPaths};
 use crate::shared::sessions::VisitorSessions;
 use crate::upstream::balance::Replicas;
 use crate::upstream::dispatch::{Dispatcher, Stats};
@@ -53,6 +57,8 @@ pub struct Shared {
     pub replicas: Arc<Replicas>,
     /// Counters, one shard a worker.
     pub shards: Vec<Arc<Shard>>,
+    /// Paths of requests that went to the origin since the last tick, by worker.
+    pub paths: RequestPaths,
     pub connections: AtomicUsize,
     /// Workers that still accept connections. While one does, a count of zero connections may rise again.
     pub accepting: AtomicUsize,
@@ -115,6 +121,7 @@ pub type WorkerHeld<T> = Rc<Arc<T>>;
 pub struct Worker {
     pub shared: Arc<Shared>,
     pub shard: Arc<Shard>,
+    paths: Arc<PathBuffer>,
     pub upstream: Dispatcher,
     /// Nonces and binding cookies: seeded by the operating system, cryptographic.
     pub rng: RefCell<StdRng>,
@@ -136,6 +143,7 @@ impl Worker {
         shared.upstream.lock().push(upstream.stats());
         Ok(Self {
             shard: shared.shards[index].clone(),
+            paths: shared.paths.of_worker(index),
             upstream,
             request_prefix: rand::RngCore::next_u64(&mut rng),
             rng: RefCell::new(rng),
@@ -181,6 +189,15 @@ impl Worker {
 
     pub fn count(&self, event: Event) {
         self.shard.count(event);
+    }
+
+    /// A request of a class goes to the origin.
+    pub fn forwarded(&self, config: &Config, class: ClassId, uri: &Uri, queued: Duration) {
+        self.shard.forwarded(class, queued);
+        if config.notes_path(class) {
+            let whole = || uri.path_and_query().map_or("/", |whole| whole.as_str());
+            self.paths.note(if config.notes_query() { whole() } else { uri.path() });
+        }
     }
 
     /// A request id: unique over workers and restarts, and cheap.

@@ -20,7 +20,7 @@ use arc_swap::ArcSwap;
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use tidegate_core::policies::{
-    Action, ActivePolicy, Policy, PolicyDecision, PolicyRequest, PolicySet, Scope, TierId,
+    Action, ActivePolicy, ActiveThrottle, Policy, PolicyDecision, PolicyRequest, PolicySet, Scope, TierId,
 };
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tokio::sync::watch;
@@ -95,6 +95,7 @@ pub struct PublishedPolicies {
 #[derive(Default)]
 struct Published {
     number: u64,
+    throttles: Arc<[ActiveThrottle]>,
     /// Policies that cut off answers under way.
     cutting: Vec<(Scope, Action)>,
 }
@@ -106,7 +107,7 @@ impl PublishedPolicies {
         Arc::new(PolicyRecord { rule: stats.name.clone(), level: cut(level), figures: cut(figures), stats })
     }
 
-    /// Replaces the policies in force. `records` is by rule id. Connections whose answers a policy now ends
+    /// Replaces the policies of rules in force. `records` is by rule id. Connections whose answers a policy now ends
     /// are woken through `wake`.
     pub fn publish(
         &self,
@@ -115,14 +116,10 @@ impl PublishedPolicies {
         wake: &watch::Sender<Drain>,
     ) {
         let mut published = self.published.lock();
-        let is_empty = set.is_empty();
         let cuts = |policy: &&ActivePolicy| !policy.is_shadow && is_cut(policy);
         let cutting: Vec<_> = set.iter().filter(cuts).map(|p| (p.scope.clone(), p.action)).collect();
-        published.number += 1;
-        self.standing.store(Arc::new(PoliciesInForce { set, records: records.into() }));
-        let number = if is_empty { 0 } else { published.number << 1 };
-        let watched = self.word.load(Ordering::Relaxed) & WATCHED;
-        self.word.store(number | watched, Ordering::Release);
+        let set = set.with_throttles(published.throttles.clone());
+        self.store(&mut published, PoliciesInForce { set, records: records.into() });
         if published.cutting != cutting {
             published.cutting = cutting;
             self.cuts.fetch_add(1, Ordering::Release);
@@ -130,6 +127,24 @@ impl PublishedPolicies {
             // which checks it.
             wake.send_modify(|_| ());
         }
+    }
+
+    /// Replaces the throttles in force.
+    pub fn publish_throttles(&self, throttles: Arc<[ActiveThrottle]>) {
+        let mut published = self.published.lock();
+        published.throttles.clone_from(&throttles);
+        let PoliciesInForce { set, records } = &*self.standing();
+        let set = set.clone().with_throttles(throttles);
+        self.store(&mut published, PoliciesInForce { set, records: records.clone() });
+    }
+
+    fn store(&self, published: &mut Published, standing: PoliciesInForce) {
+        let is_empty = standing.set.is_empty();
+        published.number += 1;
+        self.standing.store(Arc::new(standing));
+        let number = if is_empty { 0 } else { published.number << 1 };
+        let watched = self.word.load(Ordering::Relaxed) & WATCHED;
+        self.word.store(number | watched, Ordering::Release);
     }
 
     /// Sets whether any rule of the configuration may end an answer under way. Only then do connections
@@ -230,6 +245,12 @@ impl ConnControl {
         socket::reset_on_close(self.fd);
     }
 
+    /// Lets the kernel send no faster than this, in bytes per second; `None`: as fast as it can. Only within
+    /// the connection's own task.
+    pub(crate) fn pace(&self, bytes_per_s: Option<u64>) {
+        socket::pace(self.fd, bytes_per_s);
+    }
+
     /// The policy that ends the request being served, if one does. For a request that began before requests
     /// were remembered, only a policy for everybody can.
     pub(crate) fn cut_by<'s>(
@@ -244,6 +265,7 @@ impl ConnControl {
         };
         let asked = PolicyRequest {
             path: request.target.as_ref().map_or("/", PathAndQuery::path),
+            query: request.target.as_ref().and_then(PathAndQuery::query).unwrap_or_default(),
             class: request.class,
             // It was admitted already: rates are not charged again.
             cost: Cost::ZERO,

@@ -3,6 +3,7 @@
 
 use tidegate_core::admission::Decision;
 use tidegate_core::policies::{ActivePolicy, MAX_TIERS, Policy, PolicyRequest, PolicySet};
+use tidegate_core::throttle::ThrottledType;
 
 use super::{Finding, Oracle, require};
 
@@ -27,9 +28,14 @@ impl Decided {
     }
 }
 
+/// Whether one of these service levels, one bit each, is the request's.
+fn is_spared(levels: u64, request: &PolicyRequest<'_>) -> bool {
+    (0..MAX_TIERS as u8).any(|tier| levels >> tier & 1 == 1 && tier == request.tier.0)
+}
+
 fn is_for(policy: &ActivePolicy, request: &PolicyRequest<'_>) -> bool {
     let scope = &policy.scope;
-    let spared = (0..MAX_TIERS as u8).any(|tier| scope.spared >> tier & 1 == 1 && tier == request.tier.0);
+    let spared = is_spared(scope.spared, request);
     let class = usize::from(request.class.0);
     let is_class = scope.classes.as_ref().is_none_or(|classes| classes.get(class) == Some(&true));
     let is_url = scope.urls.as_ref().is_none_or(|urls| urls.matches(request.path));
@@ -63,6 +69,20 @@ fn policies(policies: &PolicySet, request: &PolicyRequest<'_>, decided: &Decided
     }
 }
 
+/// A throttle refuses only requests of its type, and before any rule decides on them.
+fn throttles(policies: &PolicySet, request: &PolicyRequest<'_>, throttle: usize) -> Finding {
+    let by = policies.throttles().get(throttle);
+    let may = by.is_some_and(|by| {
+        let is_of_type = match &by.of {
+            ThrottledType::Class(class) => *class == request.class,
+            ThrottledType::Path(_) => true,
+            ThrottledType::Nothing => false,
+        };
+        is_of_type && !by.is_shadow && !is_spared(by.spared, request)
+    });
+    require(may, "throttle", || format!("throttle {throttle} refuses {request:?}"))
+}
+
 impl Oracle {
     pub(crate) fn under_policies(
         &mut self,
@@ -70,9 +90,15 @@ impl Oracle {
         request: &PolicyRequest<'_>,
         decided: &Decided,
     ) {
-        // A quota refuses before any policy is asked.
-        if !matches!(decided.decision, Decision::OverQuota { .. }) {
-            self.apply(|_| policies(in_force.unwrap_or(&PolicySet::default()), request, decided));
+        let none = PolicySet::default();
+        let in_force = in_force.unwrap_or(&none);
+        match decided.decision {
+            // A quota refuses before any policy is asked.
+            Decision::OverQuota { .. } => {}
+            Decision::RefusedByThrottle { throttle, .. } => {
+                self.apply(|_| throttles(in_force, request, throttle))
+            }
+            _ => self.apply(|_| policies(in_force, request, decided)),
         }
     }
 
@@ -96,7 +122,10 @@ impl Oracle {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::policies::{Action, RuleId, Scope, TierId};
+    use std::sync::Arc;
+
+    use tidegate_core::policies::{Action, ActiveThrottle, RuleId, Scope, TierId};
+    use tidegate_core::throttle::{Throttle, ThrottleAction, ThrottleId};
     use tidegate_core::units::{ClassId, Cost};
 
     use super::*;
@@ -107,11 +136,36 @@ mod tests {
     }
 
     #[test]
+    fn a_throttle_refuses_only_requests_of_its_type() {
+        let action = ThrottleAction::Refuse(1.0);
+        let throttle = Arc::new(Throttle::new(ThrottleId(1), "class:search".into(), action));
+        let of = ThrottledType::Class(ClassId(1));
+        let active = ActiveThrottle { of, spared: 1 << 3, is_shadow: false, throttle };
+        let set = PolicySet::default().with_throttles([active].into());
+        let request = |class, tier| PolicyRequest {
+            path: "/",
+            query: "",
+            class: ClassId(class),
+            cost: Cost::ONE,
+            tier: TierId(tier),
+            visitor: 0,
+            is_new_session: true,
+            is_plain: true,
+        };
+        for (class, tier, at, is_right) in
+            [(1, 0, 0, true), (2, 0, 0, false), (1, 3, 0, false), (1, 0, 1, false)]
+        {
+            assert_eq!(throttles(&set, &request(class, tier), at).is_ok(), is_right, "{class} {tier} {at}");
+        }
+    }
+
+    #[test]
     fn a_rule_refuses_exactly_the_requests_in_its_scope() {
         let newcomers = Scope { new_sessions: true, spared: 1 << 3, ..Scope::default() };
         let set = PolicySet::new(vec![policy(0, Policy::Refuse, newcomers)]);
         let request = |is_new_session, tier| PolicyRequest {
             path: "/",
+            query: "",
             class: ClassId(0),
             cost: Cost::ONE,
             tier: TierId(tier),

@@ -196,6 +196,7 @@ impl World<'_> {
         let routes = if caller.is_part { &self.part_routes } else { &self.routes };
         let request = PolicyRequest {
             path: &routes[caller.kind as usize][usize::from(caller.step)].url_path,
+            query: "",
             class: caller.class,
             cost: process.config.class(caller.class).cost,
             tier: caller.tier,
@@ -283,9 +284,9 @@ impl World<'_> {
                 let answer = self.wait_answer(caller, retry_after, false);
                 self.reply(number, Ok(answer));
             }
-            Decision::Throttled { .. } | Decision::NoSessionSlot { .. } => {
-                self.refuse(number, What::Shed, 503)
-            }
+            Decision::Throttled { .. }
+            | Decision::NoSessionSlot { .. }
+            | Decision::RefusedByThrottle { .. } => self.refuse(number, What::Shed, 503),
             Decision::OverQuota { .. } => self.refuse(number, What::Shed, 429),
             Decision::Forbidden => self.refuse(number, What::Forbidden, 403),
             Decision::RefusedByPolicy { policy, retry_after } => {

@@ -111,6 +111,7 @@ except = [\"/checkout/**\"]
 pub(super) fn asked(path: &str) -> PolicyRequest<'_> {
     PolicyRequest {
         path,
+        query: "",
         class: ClassId(0),
         cost: Cost::ONE,
         tier: TierId(0),

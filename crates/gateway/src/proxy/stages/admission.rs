@@ -59,11 +59,14 @@ impl RequestContext {
         let head = Head::new(self, asked);
         let decision = admission::decide(&process, &Facts { progress: asked.progress, ..facts }, &head);
         let (begun, shadow) = (head.begun.take(), head.shadow.take());
+        let shaped = head.shaped.get().and_then(|at| asked.policies?.set.throttles().get(at));
+        let shaped = shaped.map(|active| active.throttle.clone());
         let outcome = self.outcome(decision, &head, begun.as_ref().map(SessionRequest::key));
         if let Some(request) = begun {
             self.begins_session(&asked.parts.headers, request);
         }
         self.shadow = shadow.or(self.shadow.take());
+        self.shaped = shaped.or(self.shaped.take());
         outcome
     }
 
@@ -118,6 +121,9 @@ impl RequestContext {
             Decision::NoSessionSlot { retry_after } => Outcome::NoSessionSlot { retry_after },
             Decision::OverQuota { retry_after } => Outcome::OverQuota { retry_after },
             Decision::Perform { policy, step } => Outcome::Perform { policy, step },
+            Decision::RefusedByThrottle { throttle, retry_after } => {
+                Outcome::RefusedByThrottle { throttle, retry_after }
+            }
             Decision::RefusedByPolicy { policy, retry_after } => {
                 Outcome::RefusedByPolicy { policy, retry_after }
             }
@@ -205,6 +211,7 @@ impl RequestContext {
     pub(crate) fn policy_request<'p>(&self, parts: &'p request::Parts, is_plain: bool) -> PolicyRequest<'p> {
         PolicyRequest {
             path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
             class: self.class,
             cost: self.config.class(self.class).cost,
             tier: self.tier,
@@ -231,11 +238,14 @@ pub(crate) struct Head<'a> {
     visitor: OnceCell<Visitor<'a>>,
     begun: Cell<Option<SessionRequest>>,
     shadow: Cell<Option<Arc<PolicyRecord>>>,
+    /// The throttle whose bandwidth the answer is part of, by its position.
+    shaped: Cell<Option<usize>>,
 }
 
 impl<'a> Head<'a> {
     fn new(context: &'a RequestContext, asked: &'a Asked<'a>) -> Self {
-        Self { context, asked, visitor: OnceCell::new(), begun: Cell::default(), shadow: Cell::default() }
+        let (begun, shadow, shaped) = (Cell::default(), Cell::default(), Cell::default());
+        Self { context, asked, visitor: OnceCell::new(), begun, shadow, shaped }
     }
 
     /// The visitor's ticket and session, read once.
@@ -326,6 +336,10 @@ impl Requester for Head<'_> {
 
     fn session_begins(&self, request: SessionRequest) {
         self.begun.set(Some(request));
+    }
+
+    fn is_shaped(&self, throttle: usize) {
+        self.shaped.set(Some(throttle));
     }
 
     fn would_decide(&self, policy: &ActivePolicy) {

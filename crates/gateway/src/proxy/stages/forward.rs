@@ -222,7 +222,7 @@ impl RequestContext {
             Ok(slot) => slot,
             Err(reason) => return self.shed(reason, parts.uri.path()),
         };
-        self.worker.shard.forwarded(self.class, slot.queued);
+        self.worker.forwarded(&self.config, self.class, &parts.uri, slot.queued);
         self.count_tier(|tier| tier.forwarded(slot.queued));
         self.count_wait(guard.waited(self.started), lane, slot.queued);
         if let Some(log) = &mut self.log {

@@ -1,5 +1,6 @@
 //! One request under policies in force: performs what the core wants, and carries out refusals (WAC 3.3).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -8,10 +9,12 @@ use hyper::body::{Body as _, Incoming};
 use tidegate_core::admission::{PolicyStep, Progress};
 use tidegate_core::measure::Event;
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, RouteId};
+use tidegate_core::throttle::Throttle;
 
 use crate::config::page::Kind;
 use crate::http::target;
 use crate::proxy::context::RequestContext;
+use crate::proxy::navigation::wants_html;
 use crate::proxy::respond::{self, WaitingAnswer};
 use crate::proxy::stages::admission::Asked;
 use crate::proxy::stages::forward::{Answer, own};
@@ -54,6 +57,12 @@ impl RequestContext {
             let may_be_held = false;
             let outcome =
                 self.decide(&Asked { parts, url_ticket, policies, is_plain, progress, may_be_held });
+            if let (Outcome::RefusedByThrottle { throttle, retry_after }, Some(policies)) =
+                (&outcome, policies)
+                && let Some(active) = policies.set.throttles().get(*throttle)
+            {
+                return Err(self.refuse_type(&active.throttle, *retry_after, parts, body).await);
+            }
             let (
                 Outcome::Perform { policy: at, .. } | Outcome::RefusedByPolicy { policy: at, .. },
                 Some(policies),
@@ -194,6 +203,30 @@ impl RequestContext {
         };
         self.tell(response.headers_mut(), record.as_ref(), done);
         Err(Box::new(self.own(response, "refused")))
+    }
+
+    /// Refuses a request of a type that is throttled: browsers get the page, programs a problem.
+    async fn refuse_type(
+        &mut self,
+        throttle: &Arc<Throttle>,
+        retry_after: Option<Duration>,
+        parts: &request::Parts,
+        body: &mut Option<Incoming>,
+    ) -> Box<Answer> {
+        let wait = retry_after.unwrap_or(RETRY_AFTER);
+        let cause = Cause::Throttle(throttle.clone());
+        self.keep_refusal(parts.uri.path(), cause, respond::retry_after(wait).as_secs());
+        self.worker.count(Event::ThrottleRefused);
+        self.count_shed(Event::ThrottleRefused);
+        let mut answer = match body.take().filter(|_| wants_html(&parts.headers)) {
+            Some(body) => {
+                let page = WaitingAnswer::without_position(Kind::Overloaded, wait);
+                own(self.waiting_answer(parts, body, page).await)
+            }
+            None => self.own(respond::refused_by_throttle(&throttle.name, &self.id, wait), "refused"),
+        };
+        self.tell_throttle(answer.headers_mut(), throttle);
+        Box::new(answer)
     }
 
     fn rerouted(&mut self, rerouted: Rerouted) -> Performed {

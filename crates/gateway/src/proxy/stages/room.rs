@@ -172,6 +172,10 @@ pub(crate) enum Outcome {
         policy: usize,
         step: PolicyStep,
     },
+    RefusedByThrottle {
+        throttle: usize,
+        retry_after: Option<Duration>,
+    },
     RefusedByPolicy {
         policy: usize,
         retry_after: Option<Duration>,

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::TierId;
+use tidegate_core::throttle::Throttle;
 use tidegate_core::units::{ClassId, Timestamp};
 
 use super::PolicyRecord;
@@ -44,6 +45,8 @@ impl<const N: usize> Short<N> {
 #[derive(Clone, Debug)]
 pub enum Cause {
     Rule(Arc<PolicyRecord>, Done),
+    /// A throttle of its request type.
+    Throttle(Arc<Throttle>),
     /// The gate, the room or an ingress bucket.
     Gate(Event),
     /// The quota of its service level.
@@ -77,8 +80,15 @@ impl Refusal {
             Cause::Rule(record, done) => {
                 ("rule", Some(&*record.rule), Some(done.name()), Some(&*record.level), Some(&*record.figures))
             }
+            Cause::Throttle(_) => ("throttle", None, None, None, None),
             Cause::Gate(event) => (event.name(), None, None, None, None),
             Cause::Quota => ("quota", None, None, None, None),
+        };
+        let throttle = match &self.cause {
+            Cause::Throttle(throttle) => {
+                Some(ThrottleNamed { id: throttle.id.0, request_type: throttle.name.to_string() })
+            }
+            _ => None,
         };
         let tier = live.tiers.get(self.tier).map_or(tidegate_settings::DEFAULT, |tier| &tier.name);
         Explanation {
@@ -92,6 +102,7 @@ impl Refusal {
             action,
             level: level.map(str::to_owned),
             figures: figures.map(str::to_owned),
+            throttle,
             retry_after_s: self.retry_after_s,
         }
     }
@@ -109,7 +120,7 @@ pub struct Explanation {
     class: String,
     /// Its service level.
     tier: String,
-    /// `rule`, `quota`, or the name of the counter: `queue_full`, `ingress_shed`.
+    /// `rule`, `throttle`, `quota`, or the name of the counter: `queue_full`, `ingress_shed`.
     by: &'static str,
     rule: Option<String>,
     /// What became of the request.
@@ -118,8 +129,18 @@ pub struct Explanation {
     level: Option<String>,
     /// The figures that the rule went by.
     figures: Option<String>,
+    /// The throttle that refused it.
+    throttle: Option<ThrottleNamed>,
     /// The `Retry-After` sent, in seconds; 0: none.
     retry_after_s: u32,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ThrottleNamed {
+    id: u32,
+    /// The type of requests that it is for.
+    #[serde(rename = "type")]
+    request_type: String,
 }
 
 #[derive(Default)]

@@ -30,6 +30,7 @@ fn conn() -> ConnControl {
 fn asked(tier: TierId) -> PolicyRequest<'static> {
     PolicyRequest {
         path: "/",
+        query: "",
         class: ClassId(0),
         cost: Cost::ONE,
         tier,
