@@ -189,8 +189,6 @@ pub struct Step {
     /// Whether the type is one of the costly ones, whose figures are also told together. Neither gate nor
     /// origin learn of it.
     pub costly: bool,
-    /// Whether the visitor leaves when it fails for good; else the session goes on with the next step.
-    pub needed: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -182,6 +182,11 @@ pub(crate) fn type_key(name: &str, figure: &str) -> String {
     format!("type_{}_{figure}", plain(name))
 }
 
+/// Under which the distribution of a type's response times is kept.
+pub(crate) fn times_key(name: &str) -> String {
+    format!("times_{}", plain(name))
+}
+
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }

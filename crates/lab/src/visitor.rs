@@ -280,13 +280,7 @@ impl Visitor {
 
     fn failed(&mut self, kind: &Kind, failure: Failure, now: Duration) -> Next {
         if self.failures >= kind.retries {
-            return match kind.steps.get(usize::from(self.step)) {
-                Some(step) if !step.needed => {
-                    self.set(IN_ROOM | TOLD, false);
-                    self.next_step(kind, now)
-                }
-                _ => Next::Leave(End::Failed(failure)),
-            };
+            return Next::Leave(End::Failed(failure));
         }
         self.failures += 1;
         let at = now.saturating_add(self.sample(&kind.pause, Salt::Pause, self.turn));

@@ -70,12 +70,13 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     let dir = scratch.path();
     let file = dir.join("scenario.toml");
     std::fs::write(&file, order.text).map_err(system("the scenario file"))?;
-    let (origin, OriginReady { addrs, admin }) = start_origin(order, &file, dir)?;
-    let mut others = Others(vec![origin]);
-    let mut target = *addrs.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
+    let (process, origin) = start_origin(order, &file, dir)?;
+    let mut others = Others(vec![process]);
+    let mut target =
+        *origin.addrs.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
     let mut listener = None;
     if let Some(gate) = &order.scenario.gate {
-        let (http, watch) = start_gate(order, gate, &addrs, admin, dir, &mut others.0)?;
+        let (http, watch) = start_gate(order, gate, &origin, dir, &mut others.0)?;
         target = http;
         let has_types = !order.scenario.types().types.is_empty();
         let detector = gate.settings.detector.first().map(|detector| detector.name.as_str());
@@ -97,7 +98,7 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
         let findings = listener.findings();
         outcome.summary.extend(findings.iter().flat_map(|f| f.figures(order.scenario, started_us)));
     }
-    match series(admin) {
+    match series(origin.admin) {
         Ok(series) => merge(&mut outcome, &series),
         Err(error) => {
             outcome.partial.get_or_insert(format!("the origin did not tell what it saw: {error}"));
@@ -171,8 +172,7 @@ struct OriginReady {
 fn start_gate(
     order: &Order,
     gate: &GateSpec,
-    replicas: &[SocketAddr],
-    origin_admin: SocketAddr,
+    origin: &OriginReady,
     dir: &Path,
     others: &mut Vec<Child>,
 ) -> Result<(SocketAddr, GateWatch), Trouble> {
@@ -188,10 +188,10 @@ fn start_gate(
         let mut arguments = words(&["run", "--quiet", "--config"]);
         arguments.push(file.clone().into());
         arguments.extend(words(&["--listen", &listen.to_string(), "--admin", &admin.to_string()]));
-        let replicas: Vec<_> = replicas.iter().map(SocketAddr::to_string).collect();
+        let replicas: Vec<_> = origin.addrs.iter().map(SocketAddr::to_string).collect();
         for detector in &gate.settings.detector {
             if let Some(path) = detector.source.strip_prefix(ORIGIN_ADMIN) {
-                let (key, source) = (&detector.name, format!("\"http://{origin_admin}/{path}\""));
+                let (key, source) = (&detector.name, format!("\"http://{}/{path}\"", origin.admin));
                 arguments.extend(set(&format!("detector.{key}.source"), &source));
             }
         }

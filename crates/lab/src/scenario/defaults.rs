@@ -44,7 +44,6 @@ impl Default for Step {
             part: "/static/{n}".into(),
             of_type: String::new(),
             costly: false,
-            needed: true,
         }
     }
 }

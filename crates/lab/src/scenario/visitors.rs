@@ -115,7 +115,6 @@ fn step(section: &mut Section<'_, '_>) -> Step {
         part: section.take("part", &TARGET, usual.part),
         of_type: section.maybe("type", &NAME).unwrap_or_default(),
         costly: section.take("costly", &Flag, usual.costly),
-        needed: section.take("needed", &Flag, usual.needed),
     };
     if step.costly && step.of_type.is_empty() {
         section.conflict("costly", "`type` with it", "a mark of no type");

@@ -21,6 +21,7 @@ impl Tally {
             partial,
             summary: self.summary(&series),
             series,
+            times: self.types.iter().flat_map(|types| types.distributions()).collect(),
         };
         outcome.summarise_door();
         outcome

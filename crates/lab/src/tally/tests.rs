@@ -423,6 +423,7 @@ fn types_are_counted_apart_and_the_costly_ones_together() {
     note(&mut other, 0, 1, 400, SECOND);
     note(&mut other, 1, 0, 200, SECOND);
     other.noted_of(0, 1, &Noted::Failed(Failure::Refused), 2 * SECOND);
+    other.noted_of(0, 1, &Noted::ToldFull, 2 * SECOND);
     tally.merge(&other);
     let outcome = tally.outcome("", Way::Sim, 1, None);
     let figure = |key: &str| *outcome.summary.get(key).unwrap_or_else(|| panic!("{key}"));
@@ -434,8 +435,8 @@ fn types_are_counted_apart_and_the_costly_ones_together() {
     near("others_p99_ms", 99.0);
     near("type_view_mean_ms", 50.5);
     near("type_find_it_max_ms", 400.0);
-    assert_eq!((figure("type_find_it_served"), figure("type_find_it_failed")), (1.0, 1.0));
-    assert_eq!((figure("costly_served"), figure("costly_failed"), figure("others_failed")), (2.0, 1.0, 0.0));
+    assert_eq!((figure("type_find_it_served"), figure("type_find_it_failed")), (1.0, 2.0));
+    assert_eq!((figure("costly_served"), figure("costly_failed"), figure("others_failed")), (2.0, 2.0, 0.0));
     near("costly_mean_ms", 300.0);
     assert!(!Tally::default().outcome("", Way::Sim, 1, None).summary.contains_key("others_p99_ms"));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::{MAX_RESPONSE_US, type_key};
+use super::{MAX_RESPONSE_US, times_key, type_key};
 use crate::stats::ratio;
 use crate::visitor_events::Noted;
 
@@ -84,13 +84,24 @@ impl Types {
                 count.response_us.saturating_record(us);
                 count.sum_us += us;
             }
-            Noted::Failed(_) => count.failed += 1,
+            Noted::Failed(_) | Noted::ToldFull => count.failed += 1,
             _ => {}
         }
     }
 
     pub fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| mine.add(theirs));
+    }
+
+    /// For each type, the response time at every percent of its requests.
+    pub fn distributions(&self) -> impl Iterator<Item = (String, Vec<(f64, f64)>)> {
+        self.plan.types.iter().zip(&self.counts).map(|((name, _), count)| {
+            let ms = |percent: u32| {
+                count.response_us.value_at_quantile(f64::from(percent) / 100.0) as f64 / 1000.0
+            };
+            let points = if count.response_us.is_empty() { 0..0 } else { 0..101 };
+            (times_key(name), points.map(|percent| (f64::from(percent), ms(percent))).collect())
+        })
     }
 
     pub fn figures(&self) -> Vec<(String, f64)> {
