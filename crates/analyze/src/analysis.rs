@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use jiff::tz::TimeZone;
+use tidegate_core::correlate::templates::{OTHER, RequestType};
 use tidegate_core::correlate::{self, Finding, Settings};
 
 use crate::align::{Grid, Shift, find_shift};
@@ -76,6 +77,7 @@ pub struct Report {
     pub shift: Option<Shift>,
     pub shift_applied: bool,
     pub settings: Settings,
+    pub by: By,
     /// Requests outside these intervals.
     pub outside: u64,
     /// Culprits first, then by r.
@@ -196,6 +198,11 @@ fn grid_of(series: &Series, step_us: i64, interval_us: i64, margin: i64) -> Resu
     Ok(Grid { start_us, interval_us, count: usize::try_from(count).map_err(|e| e.to_string())? })
 }
 
+fn add(to: &mut Vec<u32>, column: &[u32]) {
+    to.resize(to.len().max(column.len()), 0);
+    to.iter_mut().zip(column).for_each(|(to, count)| *to += count);
+}
+
 struct Counted {
     types: Types,
     /// Of each type, per interval; a column ends where its last request is.
@@ -215,12 +222,17 @@ fn count(request: &Request, grid: &Grid, on_read: OnRead<'_>) -> Result<Counted,
         let from = input::open(path, on_read)?;
         let format = log::read(&name, from, request.log_format, &request.log_zone, &mut tally, |line| {
             let Some(interval) = grid.index(line.at_us).filter(|_| !line.kept_from_origin) else { return };
-            let Some(number) = types.of(line) else {
+            let Some(RequestType { index: number, is_new }) = types.of(line) else {
                 without_class.set(without_class.get() + 1);
                 return;
             };
             if columns.len() <= number {
                 columns.resize_with(number + 1, Vec::new);
+            }
+            if is_new {
+                // What the type before had is of no type now.
+                let before = std::mem::take(&mut columns[number]);
+                add(&mut columns[OTHER], &before);
             }
             let column = &mut columns[number];
             if column.len() <= interval {
@@ -309,10 +321,11 @@ fn relate(
         shift,
         shift_applied,
         settings: request.settings,
+        by: request.by,
         outside,
         rows: Vec::new(),
     };
-    report.rows = rows(&report, counts, findings, types.names());
+    report.rows = rows(&report, counts, findings, &types.names());
     Ok(report)
 }
 

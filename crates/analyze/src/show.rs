@@ -1,5 +1,7 @@
 //! Numbers, times and texts of others, as a reader may see them.
 
+pub(crate) use tidegate_core::correlate::suggestion::number;
+
 /// A name from a file, as it may be shown.
 pub(crate) fn printable(name: &str) -> String {
     name.escape_debug().to_string()
@@ -22,19 +24,6 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A number with three significant digits, without an exponent where it has none of use.
-pub(crate) fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".into(),
-        size if !(1e-4..1e9).contains(&size) => format!("{value:.2e}"),
-        size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
-        size => {
-            let digits = (2 - size.log10().floor() as i32).clamp(0, 6) as usize;
-            format!("{value:.digits$}")
-        }
-    }
-}
-
 /// A time span: seconds, with what is below them.
 pub(crate) fn span(us: i64) -> String {
     format!("{} s", us as f64 / 1e6)
@@ -51,10 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits() {
-        let numbers = [0.0, 5.0, 0.1234, 12.345, 99.96, 1234.5, 1e-6, -0.5, 2e12];
-        let shown = ["0", "5", "0.123", "12.3", "100.0", "1234", "1.00e-6", "-0.500", "2.00e12"];
-        assert_eq!(numbers.map(number), shown);
+    fn times_are_short() {
         assert_eq!((span(1_500_000).as_str(), instant(0).as_str()), ("1.5 s", "1970-01-01T00:00:00Z"));
     }
 

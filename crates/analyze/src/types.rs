@@ -1,17 +1,20 @@
-//! Types of requests: classes, or paths in which what differs from one item to the next is folded.
+//! Types of requests: classes, or path templates as the gate has them (`tidegate_core::correlate`).
 
 use std::collections::HashMap;
+use std::rc::Rc;
+
+use tidegate_core::correlate::templates::{OTHER, RequestType, TemplateSettings, Templates, template};
 
 use crate::log::Request;
 
 /// Most types. A site has dozens; more have too few requests each to say anything, and a table of them is
 /// not read.
 const MAX_TYPES: usize = 200;
-/// Paths whose type is remembered. When there are more, all are forgotten: memory stays flat.
+/// Paths whose template is remembered. When there are more, all are forgotten: memory stays flat.
 const REMEMBERED: usize = 1 << 16;
 /// Longer paths are not remembered.
 const MAX_REMEMBERED_PATH: usize = 256;
-/// The type of what comes when there are [`MAX_TYPES`] already.
+/// The type of what has no type of its own.
 pub const OTHERS: &str = "(others)";
 
 /// What requests are told apart by.
@@ -23,71 +26,68 @@ pub enum By {
     Class,
 }
 
-/// Names of the types, and which request is of which.
-#[derive(Default)]
+/// Names of the types, and which request is of which. The number [`OTHER`] is that of [`OTHERS`].
 pub struct Types {
     by: By,
-    names: Vec<String>,
-    by_name: HashMap<String, usize>,
-    by_path: HashMap<Box<[u8]>, usize>,
+    templates: Templates,
+    by_path: HashMap<Box<[u8]>, Rc<str>>,
+    classes: Vec<String>,
+    by_class: HashMap<String, usize>,
 }
 
 impl Types {
     pub fn new(by: By) -> Self {
-        Self { by, ..Self::default() }
+        Self {
+            by,
+            templates: Templates::new(settings()),
+            by_path: HashMap::new(),
+            classes: vec![OTHERS.into()],
+            by_class: HashMap::new(),
+        }
     }
 
-    pub fn names(&self) -> &[String] {
-        &self.names
+    pub fn names(&self) -> Vec<String> {
+        if self.by == By::Class {
+            return self.classes.clone();
+        }
+        let name = |number| self.templates.name(number).unwrap_or(OTHERS).to_owned();
+        (0..self.templates.len()).map(name).collect()
     }
 
-    /// The type's number; `None`: the line names no class.
-    pub fn of(&mut self, request: &Request<'_>) -> Option<usize> {
+    /// The type's number, and whether it means another type from now on; `None`: the line names no class.
+    pub fn of(&mut self, request: &Request<'_>) -> Option<RequestType> {
         if self.by == By::Class {
             let class = request.class.as_deref()?;
-            return Some(self.by_name.get(class).copied().unwrap_or_else(|| self.number(class.to_owned())));
+            let index = self.by_class.get(class).copied().unwrap_or_else(|| self.number(class));
+            return Some(RequestType { index, is_new: false });
         }
         let path = request.path.as_ref();
-        if let Some(number) = self.by_path.get(path) {
-            return Some(*number);
+        if let Some(known) = self.by_path.get(path) {
+            return Some(self.templates.observe_template(known));
         }
-        let number = self.number(template(&String::from_utf8_lossy(path)));
+        let folded: Rc<str> = template(&settings(), "", &String::from_utf8_lossy(path)).into();
+        let seen = self.templates.observe_template(&folded);
         if path.len() <= MAX_REMEMBERED_PATH {
             if self.by_path.len() >= REMEMBERED {
                 self.by_path.clear();
             }
-            self.by_path.insert(path.into(), number);
+            self.by_path.insert(path.into(), folded);
         }
-        Some(number)
+        Some(seen)
     }
 
-    fn number(&mut self, name: String) -> usize {
-        if let Some(number) = self.by_name.get(&name) {
-            return *number;
+    fn number(&mut self, class: &str) -> usize {
+        if self.classes.len() > MAX_TYPES {
+            return OTHER;
         }
-        let name = if self.names.len() >= MAX_TYPES { OTHERS.to_owned() } else { name };
-        *self.by_name.entry(name).or_insert_with_key(|name| {
-            self.names.push(name.clone());
-            self.names.len() - 1
-        })
+        self.classes.push(class.to_owned());
+        self.by_class.insert(class.to_owned(), self.classes.len() - 1);
+        self.classes.len() - 1
     }
 }
 
-/// The path as a glob of a class: segments that name an item are `*`.
-fn template(path: &str) -> String {
-    let folded: Vec<&str> =
-        path.split('/').map(|segment| if names_item(segment) { "*" } else { segment }).collect();
-    folded.join("/")
-}
-
-/// A number, a UUID, a hash, or a text with a number of four digits or more in it.
-fn names_item(segment: &str) -> bool {
-    let bytes = segment.as_bytes();
-    let is_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
-    let is_hex = bytes.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
-    let is_hash = bytes.len() >= 16 && is_hex && bytes.iter().any(u8::is_ascii_digit);
-    let has_number = bytes.windows(4).any(|four| four.iter().all(u8::is_ascii_digit));
-    is_number || is_hash || has_number
+fn settings() -> TemplateSettings {
+    TemplateSettings { max_types: MAX_TYPES, ..TemplateSettings::default() }
 }
 
 #[cfg(test)]
@@ -96,36 +96,51 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn items_are_folded() {
-        let paths = [
-            ("/", "/"),
-            ("/search", "/search"),
-            ("/item/7/bids", "/item/*/bids"),
-            ("/p/123456-blue-shoes", "/p/*"),
-            ("/u/3f2504e0-4f89-11d3-9a0c-0305e82c3301", "/u/*"),
-            ("/static/app.9f86d081884c7d65.js", "/static/*"),
-            ("/static/9f86d081884c7d659a2f/a.js", "/static/*/a.js"),
-            ("/v2/items", "/v2/items"),
-            ("/defaced", "/defaced"),
-        ];
-        for (path, folded) in paths {
-            assert_eq!(template(path), folded);
-        }
+    fn of(types: &mut Types, path: String, class: Option<&'static str>) -> RequestType {
+        let class = class.map(Cow::Borrowed);
+        let request = Request { at_us: 0, path: Cow::Owned(path.into()), class, kept_from_origin: false };
+        types.of(&request).expect("a type")
     }
 
     #[test]
     fn the_number_of_types_and_the_memory_are_bounded() {
         let mut types = Types::new(By::Path);
-        let mut last = 0;
         for number in 0..REMEMBERED + 10 {
-            let path = format!("/page-{}x{}", number / 900, number % 900);
-            let request =
-                Request { at_us: 0, path: Cow::Owned(path.into()), class: None, kept_from_origin: false };
-            last = types.of(&request).expect("a type");
+            of(&mut types, format!("/page-{}x{}", number / 900, number % 900), None);
         }
-        assert_eq!((types.names().len(), last), (MAX_TYPES + 1, MAX_TYPES));
-        assert_eq!(types.names()[MAX_TYPES], OTHERS);
+        let words = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        for (first, second, third) in (0..512).map(|n| (n / 64, n / 8 % 8, n % 8)).chain([(0, 0, 0); 3]) {
+            let path = format!("/{}/{}/{}", words[first], words[second], words[third]);
+            of(&mut types, path.clone(), None);
+            of(&mut types, path, None);
+        }
+        assert_eq!(types.names().len(), MAX_TYPES + 1);
+        assert_eq!(types.names()[OTHER], OTHERS);
         assert!(types.by_path.len() <= REMEMBERED);
+    }
+
+    #[test]
+    fn a_frequent_path_takes_the_type_of_a_rare_one() {
+        let mut types = Types::new(By::Path);
+        let word =
+            |n: usize| ["a", "b", "c", "d", "e", "f"].map(|word| word.repeat(1 + n % 7))[n / 7 % 6].clone();
+        let junk = |n: usize| format!("/{}/{}/{}", word(n % 42), word(n / 42 % 42), word(n / 1764));
+        for n in 0..MAX_TYPES + 50 {
+            of(&mut types, junk(n), None);
+            of(&mut types, junk(n), None);
+        }
+        let seen: Vec<_> = (0..8).map(|_| of(&mut types, "/shop".into(), None)).collect();
+        assert_eq!(seen.iter().filter(|seen| seen.is_new).count(), 1, "{seen:?}");
+        assert!(types.names().iter().any(|name| name == "/shop"));
+    }
+
+    #[test]
+    fn classes_beyond_the_bound_share_a_type() {
+        let mut types = Types::new(By::Class);
+        let names: Vec<&'static str> =
+            (0..=MAX_TYPES).map(|n| &*Box::leak(format!("class-{n}").into_boxed_str())).collect();
+        let numbers: Vec<_> = names.iter().map(|name| of(&mut types, "/".into(), Some(name)).index).collect();
+        assert_eq!((numbers[0], numbers[MAX_TYPES - 1], numbers[MAX_TYPES]), (1, MAX_TYPES, OTHER));
+        assert_eq!(of(&mut types, "/".into(), Some(names[3])).index, 4);
     }
 }

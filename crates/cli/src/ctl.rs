@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use tidegate_settings::did_you_mean;
 
 mod client;
+mod correlation;
 mod show;
 mod watch;
 
@@ -159,6 +160,8 @@ enum CtlCommand {
         #[command(flatten)]
         why: Why,
     },
+    #[command(flatten)]
+    Correlation(correlation::CorrelationCommand),
     /// Show all figures.
     State,
     /// Show the capacity and how it was discovered, or set it.
@@ -247,6 +250,7 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
     let (answer, text): (Value, fn(&Value) -> String) = match &options.command {
         CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, form).await,
         CtlCommand::Get(wanted) => return get(&client, wanted, form).await,
+        CtlCommand::Correlation(command) => return correlation::perform(&client, command, form).await,
         CtlCommand::Set { changes, why } => {
             let changes: Map<_, _> = changes.iter().map(|(name, text)| (name.clone(), value(text))).collect();
             let body = json!({ "changes": changes, "why": why.why });

@@ -14,6 +14,8 @@
 //! A figure that was not measured in an interval is NaN, and the interval is left out.
 
 mod analysis;
+mod auto;
+mod confirmation;
 mod costs;
 mod false_discovery;
 mod lags;
@@ -26,6 +28,8 @@ mod type_name;
 mod window;
 
 pub use analysis::{Analysis, Columns, TypeAnalysis};
+pub use auto::{AutoSettings, AutoThrottles, Red};
+pub use confirmation::{Confirmation, Phase, Verdict};
 pub use live::{Live, MAX_FIGURES};
 pub use pearson::{Correlation, pearson};
 pub use type_name::{NoType, TypeName};

@@ -278,8 +278,8 @@ impl PolicySet {
         (first.scope.is_everything() && refuses).then_some(first)
     }
 
-    /// What the throttles in force make of a request, before [`PolicySet::decide`]. Each that covers it counts
-    /// it, until one refuses it.
+    /// What the throttles in force make of a request, before [`PolicySet::decide`]. Each that covers it
+    /// counts it, until one refuses it.
     pub fn throttle(&self, asked: &PolicyRequest<'_>, now: Timestamp) -> Throttling {
         let mut throttling = Throttling::default();
         let mut folded = None;
@@ -308,8 +308,8 @@ impl PolicySet {
         throttling
     }
 
-    /// What becomes of a request by the rules. `from`: 0, or where an application was asked. `shadow` is called for every
-    /// policy in shadow that would have decided: its rate bucket is charged, as it would have been.
+    /// What becomes of a request by the rules. `from`: 0, or where an application was asked. `shadow` is called
+    /// for every policy in shadow that would have decided: its rate bucket is charged, as it would have been.
     pub fn decide(
         &self,
         asked: &PolicyRequest<'_>,

@@ -2,9 +2,9 @@
 //! that cause the bottleneck").
 //!
 //! A throttle names a type of requests, and what becomes of them: a share of them is refused, so many per
-//! second pass, or the bodies of their answers share a bandwidth. An operator puts it in force in an incident,
-//! or the correlation of requests with a bottleneck does. Throttles come before the rules: a request that a
-//! throttle lets pass goes on to the next policy.
+//! second pass, or the bodies of their answers share a bandwidth. An operator puts it in force in an
+//! incident, or the correlation of requests with a bottleneck does. Throttles come before the rules: a
+//! request that a throttle lets pass goes on to the next policy.
 //!
 //! The types are those that are counted for the correlation ([`crate::correlate::templates`]), so that a
 //! throttle meets the requests that the finding was about, and no others.
@@ -152,7 +152,7 @@ enum State {
     },
     RefuseAll,
     Rate(Arc<SharedBucket>),
-    Bandwidth(Shaper),
+    Bandwidth(Arc<Shaper>),
 }
 
 /// The counters of a throttle.
@@ -180,10 +180,28 @@ impl Throttle {
                 Some(bucket) => State::Rate(bucket),
                 None => State::RefuseAll,
             },
-            ThrottleAction::Bandwidth(bytes_per_s) => State::Bandwidth(Shaper::new(bytes_per_s)),
+            ThrottleAction::Bandwidth(bytes_per_s) => State::Bandwidth(Arc::new(Shaper::new(bytes_per_s))),
         };
         let [seen, refused, bytes] = [(); 3].map(|()| AtomicU64::new(0));
         Self { id, name, action, state, seen, refused, bytes }
+    }
+
+    /// This throttle instead of `old`, of the same type: answers under way get the new bandwidth, or all they
+    /// can if there is none any more.
+    pub fn instead_of(mut self, old: &Self) -> Self {
+        match (&old.state, self.action) {
+            (State::Bandwidth(shaper), ThrottleAction::Bandwidth(bytes_per_s)) => {
+                shaper.set_rate(bytes_per_s);
+                self.state = State::Bandwidth(shaper.clone());
+            }
+            _ => old.end(),
+        }
+        self
+    }
+
+    /// It is not in force any more: answers under way are not held back.
+    pub fn end(&self) {
+        self.shaper().into_iter().for_each(Shaper::end);
     }
 
     /// A request of its type comes.
@@ -291,6 +309,17 @@ mod tests {
         assert!(throttle.shaper().is_some());
         throttle.count_bytes(7);
         assert_eq!(throttle.counts(), ThrottleCounts { seen: 1, passed: 1, refused: 0, bytes: 7 });
+    }
+
+    #[test]
+    fn answers_under_way_follow_a_throttle_that_replaces_theirs() {
+        let bandwidth = |bytes| throttle(ThrottleAction::Bandwidth(bytes));
+        let old = bandwidth(1_000);
+        let new = bandwidth(500).instead_of(&old);
+        let shares = |one: &Throttle| one.shaper().map(|shaper| (shaper.share(), shaper.has_ended()));
+        assert_eq!((shares(&old), shares(&new)), (Some((500, false)), Some((500, false))));
+        let rate = throttle(ThrottleAction::Rate(1.0)).instead_of(&new);
+        assert_eq!((shares(&old), shares(&rate)), (Some((500, true)), None));
     }
 
     #[test]

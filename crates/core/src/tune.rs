@@ -41,8 +41,29 @@ pub trait View {
     /// As [`Overload`] defines it.
     fn is_overloaded(&self) -> bool;
 
+    /// What the requests of a type, like "class:search" or "path:/item/{n}", have to do with a figure.
+    /// `None`: not known, or the type had no requests.
+    ///
+    /// # Errors
+    /// There is no such type or figure.
+    fn correlation(&self, of_type: &str, figure: &str) -> Result<Option<Correlated>, String>;
+
     /// A tunable's value as TOML; `None` if there is none of this name.
     fn get(&self, name: &str) -> Option<String>;
+}
+
+/// What was found about a type of requests and a figure, as of the last analysis.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Correlated {
+    /// Pearson's coefficient and its p; `None`: not enough data.
+    pub r: Option<f64>,
+    pub p: Option<f64>,
+    /// Whether it loads the figure, and not only by travelling with another type.
+    pub is_culprit: bool,
+    /// Of all requests.
+    pub share: f64,
+    /// What one request adds to the figure, in its unit; `None`: not known.
+    pub cost: Option<f64>,
 }
 
 /// A view that is shared with the tuner's interpreter.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::correlate::templates::TemplateSettings;
-use tidegate_core::correlate::{self, TypeName};
+use tidegate_core::correlate::{self, AutoSettings, TypeName};
 
 use super::Settings;
 use super::kinds::net::{NAME, Text, text};
@@ -122,6 +122,10 @@ impl CorrelateAuto {
     pub fn is_spared(&self, name: &TypeName) -> bool {
         let name = name.to_string();
         self.never.contains(&name)
+    }
+
+    pub fn bounds(&self) -> AutoSettings {
+        AutoSettings { keep: self.keep, lasts: self.lasts, after: self.after }
     }
 }
 

@@ -165,6 +165,84 @@ pub fn throttles(answer: &Value) -> String {
     table(["ID", "TYPE", "ACTION", "SEEN", "REFUSED", "BYTES", "UNTIL", "BY", "WHY"], rows)
 }
 
+/// `correlation`: a table like the paper's Figure 1, with what follows from it.
+pub fn correlation(answer: &Value) -> String {
+    let figures = items(&answer["figures"]).map(|f| match f["level"].as_str() {
+        Some(level) => format!("{} {} ({level})", plain(&f["name"]), plain(&f["value"])),
+        None => format!("{} {}", plain(&f["name"]), plain(&f["value"])),
+    });
+    let share = answer["correlated_share"].as_f64().unwrap_or_default();
+    let (name, intervals) = (plain(&answer["figure"]), plain(&answer["intervals"]));
+    let mut out = format!("figures: {}\n", figures.collect::<Vec<_>>().join(", "));
+    out += &format!(
+        "by {name}, of {intervals} intervals: {}/s, of which {:.1} % are of culprits\n\n",
+        plain(&answer["per_s"]),
+        share * 100.0
+    );
+    let rows = items(&answer["types"]).map(|t| {
+        let verdict = match (t["culprit"] == true, t["significant"] == true) {
+            (true, _) => "culprit",
+            (false, true) => "significant",
+            (false, false) => "",
+        };
+        let share = format!("{:.1} %", t["share"].as_f64().unwrap_or_default() * 100.0);
+        let cost = &t["cost"];
+        let cost = match cost.is_null() {
+            true => "–".into(),
+            false => format!(
+                "{} ({} to {})",
+                small(&cost["per_request"]),
+                small(&cost["low"]),
+                small(&cost["high"])
+            ),
+        };
+        let [r, p, lag, per_s] = ["r", "p", "lag", "per_s"].map(|name| small(&t[name]));
+        [plain(&t["type"]), r, p, lag, share, per_s, cost, verdict.into()]
+    });
+    out += &table(["TYPE", "R", "P", "LAG", "SHARE", "PER S", "COST", ""], rows);
+    let costs: Vec<_> = items(&answer["costs"])
+        .map(|c| {
+            [
+                plain(&c["class"]),
+                plain(&c["configured"]),
+                small(&c["measured"]),
+                small(&c["low"]),
+                small(&c["high"]),
+            ]
+        })
+        .collect();
+    if !costs.is_empty() {
+        out += &format!("\n\n{}", table(["CLASS", "COST CONFIGURED", "MEASURED", "LOW", "HIGH"], costs));
+    }
+    if let Some(suggestion) = answer["suggestion"].as_object() {
+        out += &format!("\n\n{}\n", plain(&suggestion["why"]));
+        for t in items(&suggestion["throttles"]) {
+            let rate = plain(&t["action"]["rate"]);
+            out += &format!("tidegate ctl throttle '{}' --rate {rate} --for 10m\n", plain(&t["type"]));
+        }
+    }
+    if !answer["confirmation"].is_null() {
+        out += &format!("\n\n{}", confirmation(&answer["confirmation"]));
+    }
+    out
+}
+
+/// `confirm`.
+pub fn confirmation(c: &Value) -> String {
+    let [of, figure, phase] = ["type", "figure", "phase"].map(|name| plain(&c[name]));
+    let [before, during, after] = ["before", "during", "after"].map(|name| small(&c[name]));
+    let verdict =
+        c["verdict"].as_str().map_or_else(|| format!("until {}", time(&c["ends_ms"])), str::to_owned);
+    format!(
+        "confirmation of {of}: {phase}, {verdict}\n{figure} before {before}, while it is held {during}, after {after}"
+    )
+}
+
+/// A number with three significant digits.
+fn small(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "–".into(), tidegate_core::correlate::suggestion::number)
+}
+
 /// Every figure of a document by its path: `room.waiting`, `classes.search.offered_per_s`.
 pub fn flat(value: &Value) -> Vec<(String, Value)> {
     let mut out = Vec::new();

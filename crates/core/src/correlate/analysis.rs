@@ -113,9 +113,11 @@ impl Analysis {
     }
 
     /// What throttling the culprits would do. `red`: from here on the figure is too high. `spared`: types
-    /// that are not throttled. `None`: there is no other culprit.
+    /// that are not throttled, as [`TypeName::Other`] never is: its paths have nothing in common. `None`:
+    /// there is no other culprit.
     pub fn suggestion(&self, red: Option<f64>, spared: impl Fn(&TypeName) -> bool) -> Option<Suggestion> {
-        let throttled: Vec<&TypeAnalysis> = self.culprits().filter(|of| !spared(&of.name)).collect();
+        let is_spared = |name: &TypeName| *name == TypeName::Other || spared(name);
+        let throttled: Vec<&TypeAnalysis> = self.culprits().filter(|of| !is_spared(&of.name)).collect();
         let culprits: Vec<_> = throttled
             .iter()
             .map(|of| Culprit {

@@ -127,12 +127,18 @@ impl Templates {
 
     /// Counts a request, by its method and its target or URL.
     pub fn observe(&mut self, method: &str, target: &str) -> RequestType {
-        self.halve_in_time();
         let mut template = std::mem::take(&mut self.scratch);
         template.clear();
         fold(&self.settings, method, target, &mut template);
-        let found = self.places.get(template.as_str()).copied();
-        let seen = match found {
+        let seen = self.observe_template(&template);
+        self.scratch = template;
+        seen
+    }
+
+    /// Counts a request by its template, for those who keep the templates of paths that come often.
+    pub fn observe_template(&mut self, template: &str) -> RequestType {
+        self.halve_in_time();
+        match self.places.get(template).copied() {
             Some(Place::Type(at)) => {
                 self.types[at].count += 1;
                 RequestType { index: at + 1, is_new: false }
@@ -142,12 +148,10 @@ impl Templates {
                 self.promote(at).unwrap_or(RequestType { index: OTHER, is_new: false })
             }
             None => {
-                self.count_first(&template);
+                self.count_first(template);
                 RequestType { index: OTHER, is_new: false }
             }
-        };
-        self.scratch = template;
-        seen
+        }
     }
 
     /// A template that has no counter yet takes a free one, or that with the least count (Space-Saving).

@@ -1,19 +1,19 @@
 //! A bandwidth that several answers share.
 //!
-//! A token bucket in bytes per second, as a virtual schedule (compare [`crate::bucket`]): one number says when
-//! the link is free again. An answer reserves the next slice of its body and sends it when its time comes; it
-//! reserves no other slice before that one is sent. So answers that have something to send take turns, with
-//! slices of one size: each gets the same share (round robin), and what one does not use the others have
-//! (work-conserving), while a visitor who reads slowly reserves nothing.
+//! A token bucket in bytes per second, as a virtual schedule (compare [`crate::bucket`]): one number says
+//! when the link is free again. An answer reserves the next slice of its body and sends it when its time
+//! comes; it reserves no other slice before that one is sent. So answers that have something to send take
+//! turns, with slices of one size: each gets the same share (round robin), and what one does not use the
+//! others have (work-conserving), while a visitor who reads slowly reserves nothing.
 //!
 //! Over every stretch of time t at most `rate · (t + BURST)` bytes and one slice begin to be sent.
 //!
-//! Rejected: a rate of its own for each answer, the bandwidth divided by their number. What slow readers leave
-//! would be lost, and a crowd of small answers would pass at any rate, because each is sent at once.
+//! Rejected: a rate of its own for each answer, the bandwidth divided by their number. What slow readers
+//! leave would be lost, and a crowd of small answers would pass at any rate, because each is sent at once.
 
 use std::time::Duration;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::units::Timestamp;
 
 /// What may be sent at once after a pause, as a time: timers and threads that are late do not lower the rate.
@@ -27,29 +27,54 @@ const MOST: u64 = 64 << 10;
 /// The bandwidth, and who uses it now.
 #[derive(Debug)]
 pub struct Shaper {
-    bytes_per_s: u64,
+    bytes_per_s: AtomicU64,
     /// When everything that is reserved has been sent, in nanoseconds since the Unix epoch.
     free_at: AtomicU64,
     /// Answers that wait for the time of their slice.
     waiting: AtomicU64,
+    has_ended: AtomicBool,
 }
 
 impl Shaper {
     /// Of at least one byte per second.
     pub fn new(bytes_per_s: u64) -> Self {
-        Self { bytes_per_s: bytes_per_s.max(1), free_at: AtomicU64::new(0), waiting: AtomicU64::new(0) }
+        Self {
+            bytes_per_s: AtomicU64::new(bytes_per_s.max(1)),
+            free_at: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    fn rate(&self) -> u64 {
+        self.bytes_per_s.load(Ordering::Relaxed)
+    }
+
+    /// Another rate from now on; what is reserved keeps its time.
+    pub fn set_rate(&self, bytes_per_s: u64) {
+        self.bytes_per_s.store(bytes_per_s.max(1), Ordering::Relaxed);
+    }
+
+    /// There is no bandwidth any more: answers that are under way need not wait.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Most bytes of an answer that are sent at once.
     pub fn slice(&self) -> usize {
-        (self.bytes_per_s / PER_S).clamp(LEAST, MOST) as usize
+        (self.rate() / PER_S).clamp(LEAST, MOST) as usize
     }
 
-    /// Reserves the time for `bytes`, at most a slice. Returns when they may be sent, which may be before now.
+    /// Reserves the time for `bytes`, at most a slice. Returns when they may be sent, which may be before
+    /// now.
     pub fn reserve(&self, bytes: usize, now: Timestamp) -> Timestamp {
         let nanos = |at: Timestamp| at.as_micros().saturating_mul(1_000);
         let earliest = nanos(now.saturating_sub(BURST));
-        let takes = (bytes as u128 * 1_000_000_000).div_ceil(u128::from(self.bytes_per_s));
+        let takes = (bytes as u128 * 1_000_000_000).div_ceil(u128::from(self.rate()));
         let takes = u64::try_from(takes).unwrap_or(u64::MAX);
         let mut seen = self.free_at.load(Ordering::Relaxed);
         loop {
@@ -74,7 +99,7 @@ impl Shaper {
 
     /// The share of each answer that has something to send, in bytes per second, with one that asks.
     pub fn share(&self) -> u64 {
-        self.bytes_per_s / self.waiting.load(Ordering::Relaxed).max(1)
+        self.rate() / self.waiting.load(Ordering::Relaxed).max(1)
     }
 }
 

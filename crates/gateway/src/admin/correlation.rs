@@ -1,18 +1,22 @@
 //! `/v1/correlation`: which types of requests load which figure (docs/correlation.md).
 
+use std::time::Duration;
+
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
-use tidegate_core::correlate::{Analysis, Cost, TypeAnalysis, TypeName};
+use serde_json::{Value, json};
+use tidegate_core::correlate::{Analysis, Cost, TypeAnalysis, TypeName, Verdict};
 use tidegate_core::detect::Level;
 
 use super::answer::{Outcome, Problem, document};
 use super::call::Call;
 use super::route::{Param, Place, Reply};
-use super::schema::whole_number;
+use super::schema::{exactly, whole_number, why};
 use crate::config::Config;
 use crate::control::correlation::FigureNow;
+use crate::control::correlation::confirm::{NoTrial, Suspicion, Trial};
+use tidegate_settings::kind::parse_duration;
 use tidegate_settings::{Correlate, DEFAULT, INTERVAL, did_you_mean, tree};
 
 pub(super) const FIGURE: Param = Param {
@@ -58,12 +62,98 @@ pub(super) fn get(call: &Call) -> Outcome {
     let recent = call.query_integer("recent").map_or(0, |recent| recent.min(MAX_RECENT) as usize);
     let at_ms = correlation.last_interval().map_or(0, |at| at.as_millis());
     let red = figures.iter().find(|(figure, _)| figure.name == name).and_then(|(figure, _)| figure.red);
-    Ok(document(&Correlation::new(&found, &figures, recent, at_ms, red, &live)))
+    let mut shown = Correlation::new(&found, &figures, recent, at_ms, red, &live);
+    shown.confirmation = correlation.with_trial(ConfirmationShown::new);
+    let throttled = call.control().throttles().all();
+    for of in &mut shown.types {
+        of.throttle = throttled.iter().find(|throttle| *throttle.name == *of.of).map(|one| one.id.0);
+    }
+    Ok(document(&shown))
+}
+
+pub(super) const NONE: Reply = Reply::problem(StatusCode::NOT_FOUND, "There is no confirmation.");
+pub(super) const NO_SUSPECT: Reply =
+    Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, "There is no such type or figure.");
+pub(super) const NOT_NOW: Reply =
+    Reply::problem(StatusCode::CONFLICT, "One is under way, or the type is throttled, or nothing is held.");
+
+/// How long each phase is, if nobody says: enough for a t test, and short for those who are refused.
+const USUAL: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(60);
+const SHORTEST: Duration = Duration::from_secs(5);
+
+/// `POST /v1/correlation/confirmation`
+pub(super) fn confirm(call: &Call) -> Outcome {
+    let correlation = call.control().correlation();
+    let text = call.body["type"].as_str().unwrap_or_default();
+    let name = TypeName::parse(text).ok().filter(|name| *name != TypeName::Other);
+    let name = name.ok_or_else(|| {
+        let got = tree::quoted(text);
+        Problem::refused(format!("type: expected \"class:NAME\" or \"path:/TEMPLATE\"; got {got}."))
+    })?;
+    let lasts = match call.body["for"].as_str() {
+        None => USUAL,
+        Some(text) => {
+            parse_duration(text).filter(|lasts| (SHORTEST..=LONGEST).contains(lasts)).ok_or_else(|| {
+                let got = tree::quoted(text);
+                Problem::refused(format!("for: expected a duration from 5s to 60s; got {got}."))
+            })?
+        }
+    };
+    let figures = correlation.figures();
+    let figure = match call.body["figure"].as_str() {
+        Some(name) => figures.iter().find(|(figure, _)| *figure.name == *name).map(|(of, _)| of.name.clone()),
+        None => reddest(&figures),
+    };
+    let asked = call.body["figure"].as_str().unwrap_or_default();
+    let figure = figure.ok_or_else(|| Problem::refused(no_figure(asked, &figures)))?;
+    let keep = call.body["keep"].as_f64().unwrap_or(0.5);
+    correlation.confirm(Suspicion { name, keep, figure, lasts }, call.by().who).map_err(|e| match e {
+        NoTrial::NothingSeen | NoTrial::Throttle(_) => Problem::refused(e.to_string()),
+        NoTrial::UnderWay | NoTrial::Throttled | NoTrial::Shadow => Problem::conflict(e.to_string()),
+    })?;
+    let shown = correlation.with_trial(ConfirmationShown::new);
+    let mut answer = document(&shown.ok_or_else(|| Problem::conflict("it was ended meanwhile"))?);
+    *answer.status_mut() = StatusCode::CREATED;
+    Ok(answer)
+}
+
+/// `DELETE /v1/correlation/confirmation`
+pub(super) fn end_confirmation(call: &Call) -> Outcome {
+    let correlation = call.control().correlation();
+    let shown = correlation.with_trial(ConfirmationShown::new);
+    match shown {
+        Some(shown) if correlation.end_confirmation(call.by()) => Ok(document(&shown)),
+        _ => Err(Problem::not_found("there is no confirmation")),
+    }
+}
+
+pub(super) fn suspicion() -> Value {
+    let of = json!({
+        "type": "string", "maxLength": 300, "description": "The suspect: `class:NAME` or `path:/TEMPLATE`.",
+    });
+    let keep = json!({
+        "type": "number", "minimum": 0, "maximum": 0.9,
+        "description": "The share of its requests that it keeps while it is held; 0.5 if left out.",
+    });
+    let lasts = json!({
+        "type": "string", "maxLength": 32,
+        "description": "How long each phase is, from \"5s\" to \"60s\"; \"10s\" if left out.",
+    });
+    let figure = json!({
+        "type": "string", "maxLength": 64,
+        "description": "The figure; if left out, that of the reddest detector, or else the first one.",
+    });
+    exactly(&[("type", of), ("keep", keep), ("for", lasts), ("figure", figure), ("why", why())], &["type"])
 }
 
 fn unknown(name: &str, figures: &[(FigureNow, usize)]) -> Problem {
+    Problem::not_found(no_figure(name, figures))
+}
+
+fn no_figure(name: &str, figures: &[(FigureNow, usize)]) -> String {
     let hint = did_you_mean(name, figures.iter().map(|(figure, _)| &*figure.name)).unwrap_or_default();
-    Problem::not_found(format!("there is no figure {}. {hint}", tree::quoted(name)).trim_end())
+    format!("there is no figure {}. {hint}", tree::quoted(name)).trim_end().to_owned()
 }
 
 /// The detector with the highest level above green, and among equals with the largest fraction; else the
@@ -104,6 +194,8 @@ pub(super) struct Correlation {
     recent: Option<Vec<Option<f64>>>,
     /// What throttling the culprits would do; null: there is none.
     suggestion: Option<SuggestionShown>,
+    /// The one under way, or else the last one; null: there was none.
+    confirmation: Option<ConfirmationShown>,
     /// What the work of a class costs, by the figure.
     costs: Vec<ClassCost>,
     auto: Auto,
@@ -151,7 +243,7 @@ struct TypeShown {
     /// Null: not enough data, or not to be told from other types.
     cost: Option<CostShown>,
     /// The id of the throttle that it is under; null: none.
-    throttle: Option<u64>,
+    throttle: Option<u32>,
     /// Requests per second in the last intervals. Only with `recent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     recent: Option<Vec<f64>>,
@@ -191,6 +283,47 @@ struct ThrottleShown {
 struct ActionShown {
     /// Requests per second that pass.
     rate: f64,
+}
+
+/// Whether the figure falls while a suspect is held.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ConfirmationShown {
+    /// The suspect.
+    #[serde(rename = "type")]
+    of: String,
+    /// The share of its requests that it keeps while it is held.
+    keep: f64,
+    figure: String,
+    /// before, held, after or done.
+    phase: &'static str,
+    /// The figure's mean before, while the suspect is held, and after; null: not known yet.
+    before: Option<f64>,
+    during: Option<f64>,
+    after: Option<f64>,
+    /// confirmed, not confirmed or inconclusive; null: it is not done.
+    verdict: Option<&'static str>,
+    /// In milliseconds since 1970.
+    began_ms: u64,
+    ends_ms: u64,
+}
+
+impl ConfirmationShown {
+    fn new(trial: &Trial) -> Self {
+        let Trial { suspicion, confirmation, .. } = trial;
+        let [before, during, after] = confirmation.means();
+        Self {
+            of: suspicion.name.to_string(),
+            keep: suspicion.keep,
+            figure: suspicion.figure.to_string(),
+            phase: confirmation.phase().name(),
+            before,
+            during,
+            after,
+            verdict: confirmation.verdict().map(Verdict::name),
+            began_ms: trial.began.as_millis(),
+            ends_ms: trial.ends.as_millis(),
+        }
+    }
 }
 
 /// In multiples of the mean request's cost, as `class.cost` is.
@@ -246,6 +379,7 @@ impl Correlation {
             types: found.types.iter().map(|of| TypeShown::new(of, known, recent)).collect(),
             recent: (recent > 0).then(|| values.collect()),
             suggestion: SuggestionShown::new(found, red, settings),
+            confirmation: None,
             costs: costs(found, live),
             auto: Auto::new(settings),
         }

@@ -164,6 +164,31 @@ pub(super) static ROUTES: &[Route] = &[
         .params(&[correlation::FIGURE, correlation::RECENT])
         .slow()
         .replies(&[Reply::ok::<correlation::Correlation>("What was found."), correlation::UNKNOWN]),
+    Route::new(
+        Post,
+        "/v1/correlation/confirmation",
+        "Holds a suspect for some seconds, to see whether the figure falls",
+        correlation::confirm,
+    )
+    .change()
+    .body(correlation::suspicion)
+    .replies(&[
+        Reply::json::<correlation::ConfirmationShown>(StatusCode::CREATED, "It has begun."),
+        correlation::NO_SUSPECT,
+        correlation::NOT_NOW,
+    ]),
+    Route::new(
+        Delete,
+        "/v1/correlation/confirmation",
+        "Ends the confirmation, and forgets it",
+        correlation::end_confirmation,
+    )
+    .change()
+    .why()
+    .replies(&[
+        Reply::ok::<correlation::ConfirmationShown>("It has ended; as it was last."),
+        correlation::NONE,
+    ]),
     Route::new(Get, "/v1/history", "What was measured, over any stretch of a year", history::get)
         .params(history::PARAMS)
         .slow()

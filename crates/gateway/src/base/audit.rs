@@ -43,8 +43,8 @@ impl By<'static> {
 
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `throttle`, `unthrottle`, `end-session`,
-    /// `end-sessions`.
+    /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `throttle`, `unthrottle`,
+    /// `end-session`, `end-sessions`.
     pub action: &'static str,
     pub key: Option<String>,
     pub old: Value,

@@ -22,18 +22,25 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_core::correlate::{Analysis, Live, MAX_FIGURES, MIN_INTERVALS};
+use tidegate_core::correlate::{
+    Analysis, AutoThrottles, Live, MAX_FIGURES, MIN_INTERVALS, Red, TypeAnalysis, TypeName,
+};
 use tidegate_core::detect::Level;
+use tidegate_core::tune::Correlated;
 use tidegate_core::units::Timestamp;
 
+pub mod confirm;
+
+use crate::base::audit::By;
 use crate::control::congestion::Congestion;
 use crate::control::observe::LATE;
-use crate::control::throttles::Throttles;
+use crate::control::throttles::{Action, NewThrottle, Throttles};
 use crate::history::host::Host;
 use crate::shared::Shared;
 use crate::shared::figures::Figures;
 use crate::shared::request_paths::Noted;
-use tidegate_settings::{Correlate, DEFAULT, Detector, INTERVAL, RequestTypes, Watched};
+use confirm::Trial;
+use tidegate_settings::{Correlate, DEFAULT, Detector, INTERVAL, RequestTypes, Watched, did_you_mean};
 
 /// Ticks that the thread may be behind before paths are lost.
 const BEHIND: usize = 8;
@@ -41,6 +48,9 @@ const BEHIND: usize = 8;
 const EVERY: Duration = Duration::from_secs(5);
 /// Pause after the analyses, as a multiple of the time they took.
 const REST: u32 = 20;
+
+/// Who puts throttles without being asked.
+pub const AUTO: &str = "correlate.auto";
 
 /// Figures of the gate itself, behind those of detectors.
 const RESPONSE_TIME: &str = "response_time";
@@ -91,6 +101,7 @@ pub struct Correlation {
     counted: Mutex<Counted>,
     /// The last one of each figure.
     analyses: Mutex<BTreeMap<Arc<str>, Known>>,
+    trial: Mutex<Option<Trial>>,
 }
 
 /// An analysis, and the number of intervals that had ended then.
@@ -122,6 +133,7 @@ impl Correlation {
             lost: AtomicU64::new(0),
             counted: Mutex::new(counted),
             analyses: Mutex::default(),
+            trial: Mutex::default(),
         }
     }
 
@@ -171,16 +183,23 @@ impl Correlation {
     /// What the thread does until the end.
     fn run(&self) {
         let Some(batches) = self.received.lock().take() else { return };
-        let (mut host, mut next_analyses) = (Host::default(), Timestamp::default());
+        let (mut host, mut auto) = (Host::default(), AutoThrottles::default());
+        let mut next_analyses = Timestamp::default();
         while let Ok(Batch { paths, second }) = batches.recv() {
             let live = self.shared.config.load_full();
             let has_ended = self.take_in(&live.settings.correlate, &paths, second, &mut host);
             self.spare.lock().extend(paths);
+            if !has_ended {
+                continue;
+            }
+            let figures = self.figures();
+            self.confirm_interval(|name| figures.iter().find(|(of, _)| *of.name == *name)?.0.value);
             let now = self.shared.clock.now();
-            if has_ended && now >= next_analyses {
-                self.analyse_all();
+            if now >= next_analyses {
+                self.analyse_all(&figures);
                 let took = self.shared.clock.now().since(now);
                 next_analyses = now + EVERY.max(took * REST);
+                self.throttle_culprits(&mut auto, &figures, now);
             }
         }
     }
@@ -209,12 +228,47 @@ impl Correlation {
         counted.end_second(second)
     }
 
-    fn analyse_all(&self) {
-        let figures = self.figures();
+    fn analyse_all(&self, figures: &[(FigureNow, usize)]) {
         self.analyses.lock().retain(|name, _| figures.iter().any(|(figure, _)| figure.name == *name));
         for (figure, intervals) in figures {
-            if intervals >= MIN_INTERVALS {
+            if *intervals >= MIN_INTERVALS {
                 self.analysis(&figure.name);
+            }
+        }
+    }
+
+    /// Throttles the culprits of red detectors, if the operator wants that.
+    fn throttle_culprits(&self, auto: &mut AutoThrottles, figures: &[(FigureNow, usize)], now: Timestamp) {
+        let live = self.shared.config.load_full();
+        let settings = &live.settings.correlate.auto;
+        if !settings.enabled {
+            *auto = AutoThrottles::default();
+            return;
+        }
+        let is_reason =
+            |name: &str| settings.figures.is_empty() || settings.figures.iter().any(|one| one == name);
+        let red = figures.iter().map(|(figure, _)| figure);
+        let red = red.filter(|figure| figure.level == Some(Level::Red) && is_reason(&figure.name));
+        let analyses: Vec<_> =
+            red.filter_map(|figure| Some((self.analysis(&figure.name)?, figure.red))).collect();
+        let red: Vec<_> = analyses.iter().map(|(analysis, red)| Red { analysis, threshold: *red }).collect();
+        let throttled = self.throttles.all();
+        let suspect = self.with_trial(|trial| trial.suspicion.name.clone());
+        let is_spared = |name: &TypeName| {
+            let text = name.to_string();
+            settings.never.contains(&text)
+                || suspect.as_ref() == Some(name)
+                || throttled.iter().any(|one| *one.name == *text)
+        };
+        for (figure, of) in auto.decide(&red, &settings.bounds(), is_spared, now) {
+            let wanted = NewThrottle {
+                name: of.name.to_string(),
+                action: Action::Rate(of.rate),
+                lasts: Some(settings.lasts),
+            };
+            let why = format!("{figure} is red, and {} loads it", of.name);
+            if let Err(e) = self.throttles.put(&wanted, By { who: AUTO, why: &why }) {
+                tracing::warn!(of = %of.name, error = %e, "not throttled");
             }
         }
     }
@@ -250,6 +304,30 @@ impl Correlation {
         let found = Arc::new(columns.analyse(&settings, INTERVAL.as_secs_f64()));
         self.analyses.lock().insert(found.figure.clone(), Known { ended, found: found.clone() });
         Some(found)
+    }
+
+    /// What the last analysis says of a type, for a tuner.
+    ///
+    /// # Errors
+    /// There is no such type or figure.
+    pub(crate) fn seen(&self, of_type: &str, figure: &str) -> Result<Option<Correlated>, String> {
+        let name = TypeName::parse(of_type).map_err(|e| format!("{e}; got {of_type:?}"))?;
+        let counted = self.counted.lock();
+        if !counted.figures.iter().any(|known| *known.name == *figure) && counted.last.is_some() {
+            let names = counted.figures.iter().map(|known| &*known.name);
+            let hint = did_you_mean(figure, names).unwrap_or_default();
+            return Err(format!("there is no figure {figure:?}. {hint}").trim_end().into());
+        }
+        drop(counted);
+        let analyses = self.analyses.lock();
+        let found = analyses.get(figure).and_then(|known| known.found.of(&name));
+        Ok(found.map(|TypeAnalysis { finding, .. }| Correlated {
+            r: finding.correlation.map(|found| found.r),
+            p: finding.correlation.map(|found| found.p),
+            is_culprit: finding.is_culprit,
+            share: finding.share,
+            cost: finding.cost.map(|cost| cost.per_request),
+        }))
     }
 
     /// The last analysis of each figure, some seconds old.

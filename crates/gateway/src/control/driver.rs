@@ -145,6 +145,7 @@ impl Control {
             shared: self.shared.clone(),
             figures: self.figures.subscribe(),
             history: self.history.clone(),
+            correlation: self.correlation.clone(),
             store: self.store.clone(),
             tuners: self.tuners.clone(),
         }

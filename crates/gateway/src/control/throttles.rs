@@ -88,10 +88,14 @@ pub struct NewThrottle {
 /// Why a throttle is not put.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ThrottleError {
-    #[error("{key}: expected {expected}; got {got}.{}", .hint.iter().map(|hint| format!(" {hint}")).collect::<String>())]
+    #[error("{key}: expected {expected}; got {got}.{}", said(.hint))]
     Wrong { key: &'static str, expected: String, got: String, hint: Option<String> },
     #[error("there are {MAX_THROTTLES} throttles already; remove one first")]
     TooMany,
+}
+
+fn said(hint: &Option<String>) -> String {
+    hint.as_ref().map_or_else(String::new, |hint| format!(" {hint}"))
 }
 
 /// A throttle in force.
@@ -182,8 +186,13 @@ impl Throttles {
         let old = old.map(|at| list.kept.remove(at));
         list.last_id = list.last_id.wrapping_add(1);
         let id = ThrottleId(list.last_id);
+        let throttle = Throttle::new(id, name.clone(), wanted.action.to_core());
+        let throttle = match &old {
+            Some(old) => throttle.instead_of(&old.throttle),
+            None => throttle,
+        };
         list.kept.push(Kept {
-            throttle: Arc::new(Throttle::new(id, name.clone(), wanted.action.to_core())),
+            throttle: Arc::new(throttle),
             since: now,
             until: wanted.lasts.map(|lasts| now + lasts),
             by: by.who.into(),
@@ -205,6 +214,7 @@ impl Throttles {
         let Some(at) = list.kept.iter().position(|one| one.throttle.id == id) else { return false };
         let gone = list.kept.remove(at);
         self.publish(&list);
+        gone.throttle.end();
         drop(list);
         self.record_end(&[gone.throttle], by);
         true
@@ -218,10 +228,11 @@ impl Throttles {
         if !list.kept.iter().any(is_over) {
             return Vec::new();
         }
-        let (over, kept) = std::mem::take(&mut list.kept).into_iter().partition(is_over);
+        let (over, kept): (Vec<_>, _) = std::mem::take(&mut list.kept).into_iter().partition(is_over);
         list.kept = kept;
         self.publish(&list);
-        Vec::into_iter(over).map(|one: Kept| one.throttle).collect()
+        over.iter().for_each(|one| one.throttle.end());
+        over.into_iter().map(|one| one.throttle).collect()
     }
 
     pub(crate) fn record_expiry(&self, over: &[Arc<Throttle>]) {
@@ -335,8 +346,8 @@ fn type_of(config: &Config, text: &str) -> Result<(String, ThrottledType), Throt
                 Ok((format!("path:{template}"), of))
             }
             None => Err(wrong(
-                "a path or its template after `path:`, like \"path:/item/{n}\"; what is folded is {n}, {uuid}, {hash}, \
-                 {id}, {token} or {rest}",
+                "a path or its template after `path:`, like \"path:/item/{n}\"; what is folded is {n}, {uuid}, \
+                 {hash}, {id}, {token} or {rest}",
                 None,
             )),
         },

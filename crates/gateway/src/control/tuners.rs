@@ -23,6 +23,7 @@ pub mod script;
 pub mod view;
 
 use crate::control::config_store::ConfigStore;
+use crate::control::correlation::Correlation;
 use crate::history::History;
 use crate::shared::Shared;
 use crate::shared::figures::Figures;
@@ -117,6 +118,7 @@ pub struct TunedGate {
     pub(crate) shared: Arc<Shared>,
     pub(crate) figures: watch::Receiver<Arc<Figures>>,
     pub(crate) history: Arc<History>,
+    pub(crate) correlation: Arc<Correlation>,
     pub(crate) store: Arc<ConfigStore>,
     pub(crate) tuners: Arc<Tuners>,
 }
@@ -132,6 +134,7 @@ impl TunedGate {
             config: self.shared.config.load_full(),
             figures: self.figures.borrow().clone(),
             history: self.history.clone(),
+            correlation: self.correlation.clone(),
         })
     }
 }

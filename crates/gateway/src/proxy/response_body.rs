@@ -2,6 +2,8 @@
 //!
 //! However the origin's body ends, its [`Completion`] runs exactly once: it gives the in-flight slot back,
 //! and measures and logs the exchange.
+//!
+//! A body within the bandwidth of a throttle is sent in slices (`response_body/shaped.rs`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +13,13 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+mod shaped;
+
+pub use shaped::Shaping;
+
 use crate::shared::coalesce::SharedBody;
+use shaped::Shaped;
+
 use crate::shared::sessions::SessionGuard;
 use crate::upstream::body::Outcome;
 use crate::upstream::dispatch::{BodyError, UpstreamBody};
@@ -26,6 +34,8 @@ pub enum ResponseBody<C: Completion> {
     Origin(Watched<C>),
     /// The origin's, and others'; and what keeps its visitor's session alive as long as it is under way.
     Shared(SharedBody, Option<SessionGuard>),
+    /// One of these within the bandwidth of a throttle.
+    Shaped(Box<Shaped<C>>),
 }
 
 pub struct Watched<C: Completion> {
@@ -41,6 +51,11 @@ impl<C: Completion> ResponseBody<C> {
     pub fn origin(body: UpstreamBody, deadline: Option<Instant>, completion: C) -> Self {
         let deadline = deadline.map(|at| Box::pin(sleep_until(at)));
         Self::Origin(Watched { body, bytes: 0, deadline, completion: Some(completion) })
+    }
+
+    /// The same within the bandwidth of a throttle. What is empty stays as it is.
+    pub fn shaped(self, shaping: Shaping) -> Self {
+        if self.is_end_stream() { self } else { Self::Shaped(Box::new(Shaped::new(self, shaping))) }
     }
 }
 
@@ -82,6 +97,7 @@ impl<C: Completion> Body for ResponseBody<C> {
             Self::Own(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Origin(watched) => watched,
             Self::Shared(shared, _) => return Pin::new(shared).poll_frame(cx),
+            Self::Shaped(shaped) => return shaped.poll_frame(cx),
         };
         if watched.deadline.as_mut().is_some_and(|at| at.as_mut().poll(cx).is_ready()) {
             watched.end(Outcome::Failed, Some(&BodyError::Overdue));
@@ -106,6 +122,7 @@ impl<C: Completion> Body for ResponseBody<C> {
             Self::Own(bytes) => bytes.is_empty(),
             Self::Origin(watched) => watched.body.is_end_stream(),
             Self::Shared(shared, _) => shared.is_end_stream(),
+            Self::Shaped(shaped) => shaped.is_end_stream(),
         }
     }
 
@@ -114,6 +131,7 @@ impl<C: Completion> Body for ResponseBody<C> {
             Self::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Origin(watched) => watched.body.size_hint(),
             Self::Shared(shared, _) => shared.size_hint(),
+            Self::Shaped(shaped) => shaped.size_hint(),
         }
     }
 }

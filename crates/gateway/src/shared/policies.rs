@@ -107,8 +107,8 @@ impl PublishedPolicies {
         Arc::new(PolicyRecord { rule: stats.name.clone(), level: cut(level), figures: cut(figures), stats })
     }
 
-    /// Replaces the policies of rules in force. `records` is by rule id. Connections whose answers a policy now ends
-    /// are woken through `wake`.
+    /// Replaces the policies of rules in force. `records` is by rule id. Connections whose answers a policy
+    /// now ends are woken through `wake`.
     pub fn publish(
         &self,
         set: PolicySet,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rhai::{AST, Array, Dynamic, Engine, EvalAltResult, FLOAT, INT, Map, NativeCallContext, Position, Scope};
 use serde_json::Value;
-use tidegate_core::tune::{ALL, Change, Seen, Tuner, TunerError};
+use tidegate_core::tune::{ALL, Change, Correlated, Seen, Tuner, TunerError};
 use tidegate_core::units::Timestamp;
 
 use super::view::SHED;
@@ -225,6 +225,10 @@ fn figures(engine: &mut Engine, run: &Arc<Mutex<Run>>) {
         answer(look(&of)?.mean(metric, class, length(span)?))
     });
     let of = run.clone();
+    engine.register_fn("correlation", move |of_type: &str, figure: &str| -> Answer {
+        Ok(look(&of)?.correlation(of_type, figure)?.map_or(Dynamic::UNIT, correlated))
+    });
+    let of = run.clone();
     engine.register_fn("capacity", move || -> Answer {
         answer(Ok(look(&of)?.capacity().map(tidegate_core::units::Rate::get)))
     });
@@ -277,6 +281,16 @@ fn length(span: &str) -> Result<Duration, Box<EvalAltResult>> {
 /// A missing value is `()`: `?? 0.0` makes a number of it.
 fn answer(figure: Result<Option<f64>, String>) -> Answer {
     Ok(figure?.map_or(Dynamic::UNIT, Dynamic::from_float))
+}
+
+/// A map; what is not known is `()`.
+fn correlated(found: Correlated) -> Dynamic {
+    let number = |value: Option<f64>| value.map_or(Dynamic::UNIT, Dynamic::from_float);
+    let Correlated { r, p, is_culprit, share, cost } = found;
+    let numbers = [("r", r), ("p", p), ("share", Some(share)), ("cost", cost)];
+    let mut map: Map = numbers.map(|(name, value)| (name.into(), number(value))).into_iter().collect();
+    map.insert("culprit".into(), is_culprit.into());
+    map.into()
 }
 
 fn dynamic(value: Value) -> Dynamic {

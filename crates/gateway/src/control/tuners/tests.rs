@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tidegate_core::tune::View;
+use tidegate_core::tune::{Correlated, View};
 use tidegate_core::units::Rate;
 
 use super::*;
@@ -45,6 +45,14 @@ impl View for Known {
     fn is_overloaded(&self) -> bool {
         self.is_overloaded
     }
+    fn correlation(&self, of_type: &str, figure: &str) -> Result<Option<Correlated>, String> {
+        let known = Correlated { r: Some(0.57), p: None, is_culprit: true, share: 0.12, cost: Some(0.8) };
+        match (of_type, figure) {
+            ("path:/search", "db") => Ok(Some(known)),
+            (_, "db") => Ok(None),
+            _ => Err(format!("there is no figure {figure:?}")),
+        }
+    }
     fn get(&self, name: &str) -> Option<String> {
         self.tunables.get(name).map(|value| (*value).to_owned())
     }
@@ -57,6 +65,18 @@ fn run(text: &str) -> Result<Vec<Change>, TunerError> {
 
 fn changes(list: &[(&str, &str)]) -> Vec<Change> {
     list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn a_script_reads_correlations() {
+    let text = r#"
+        let found = correlation("path:/search", "db");
+        if correlation("path:/about", "db") == () && found.culprit && found.p == () && found.r > 0.5 {
+            set("class.search.ingress.rate", 10.0 / found.cost * found.share);
+        }"#;
+    assert_eq!(run(text).unwrap(), changes(&[("class.search.ingress.rate", "1.5")]));
+    let error = run("correlation(\"path:/search\", \"cpu\")").unwrap_err();
+    assert!(error.what.contains("no figure"), "{error}");
 }
 
 const FIGURE_2B: &str = include_str!("../../../../../examples/tuners/throttle-home.rhai");

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::tune::{ALL, View};
+use tidegate_core::tune::{ALL, Correlated, View};
 use tidegate_core::units::{Rate, Timestamp};
 
 use crate::base::clock::Clock;
 use crate::config::Config;
+use crate::control::correlation::Correlation;
 use crate::control::observe;
 use crate::history::History;
 use crate::history::metrics::{self, Scope};
@@ -22,6 +23,7 @@ pub struct LiveView {
     pub(super) config: Arc<Config>,
     pub(super) figures: Arc<Figures>,
     pub(super) history: Arc<History>,
+    pub(super) correlation: Arc<Correlation>,
 }
 
 impl LiveView {
@@ -103,6 +105,10 @@ impl View for LiveView {
 
     fn is_overloaded(&self) -> bool {
         self.figures.is_overloaded
+    }
+
+    fn correlation(&self, of_type: &str, figure: &str) -> Result<Option<Correlated>, String> {
+        self.correlation.seen(of_type, figure)
     }
 
     fn get(&self, name: &str) -> Option<String> {

@@ -62,7 +62,9 @@ impl RequestContext {
         let multicast = &self.worker.shared.coalescer;
         let mut sent = for_all(parts, &cookies);
         self.prepare(&mut sent, false);
-        let key = key(parts, &sent.headers, cookies);
+        let throttle = self.shaped.as_ref().map(|throttle| throttle.id);
+        let mut key = key(parts, &sent.headers, cookies);
+        key.throttle = throttle;
         let seeking = Seeking {
             headers: &sent.headers,
             has_cookies: has_cookies(&sent.headers),
@@ -103,7 +105,13 @@ impl RequestContext {
             add_cookies(&mut headers, cookies);
         }
         let stay = self.session.as_mut().and_then(|session| session.take_stay());
-        let mut response = Response::new(ResponseBody::Shared(reader.into_body(), stay));
+        let body = ResponseBody::Shared(reader.into_body(), stay);
+        // What is asked for all is not shaped, and read as fast as one of them gets it.
+        let body = match self.shaping() {
+            Some(shaping) => body.shaped(shaping),
+            None => body,
+        };
+        let mut response = Response::new(body);
         *response.status_mut() = head.status;
         *response.headers_mut() = headers;
         // RFC 9111 5.1: what was not asked of the origin for this request tells its age.

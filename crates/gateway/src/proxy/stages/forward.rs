@@ -22,7 +22,7 @@ use crate::http::hygiene::{self, ForwardContext};
 use crate::http::target;
 use crate::proxy::context::RequestContext;
 use crate::proxy::respond;
-use crate::proxy::response_body::{Completion, ResponseBody};
+use crate::proxy::response_body::{Completion, ResponseBody, Shaping};
 use crate::shared::Worker;
 use crate::shared::coalesce::rules::is_event_stream;
 use crate::shared::gate_keeper::InFlightSlot;
@@ -302,6 +302,12 @@ impl RequestContext {
         self.count_tier(|tier| tier.took(is_served, time));
     }
 
+    /// How the answer's body is sent; `None`: at once.
+    pub(crate) fn shaping(&self) -> Option<Shaping> {
+        let (throttle, conn) = (self.shaped.clone()?, Some(self.conn.clone()));
+        Some(Shaping { throttle, clock: self.worker.shared.clock.clone(), conn })
+    }
+
     pub(crate) fn own(&mut self, response: Response<Bytes>, verdict: &'static str) -> Answer {
         self.log_own(&response, verdict);
         own(response)
@@ -429,7 +435,14 @@ impl Forwarded {
         }
         // A tunnel has the limits of its own kind.
         let deadline = self.context.deadline.filter(|_| !tunnel);
-        Response::from_parts(parts, ResponseBody::origin(body, deadline, self))
+        // Nor is a tunnel shaped.
+        let shaping = self.context.shaping().filter(|_| !tunnel);
+        let body = ResponseBody::origin(body, deadline, self);
+        let body = match shaping {
+            Some(shaping) => body.shaped(shaping),
+            None => body,
+        };
+        Response::from_parts(parts, body)
     }
 
     fn failed(self, error: &DispatchError, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {

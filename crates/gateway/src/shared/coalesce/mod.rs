@@ -27,6 +27,7 @@ use http::{HeaderMap, HeaderName, request};
 use parking_lot::{Mutex, MutexGuard};
 use tidegate_core::policies::{ActivePolicy, Policy};
 use tidegate_core::queue::Lane;
+use tidegate_core::throttle::ThrottleId;
 use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::http::target;
@@ -87,6 +88,8 @@ pub(crate) struct Key {
     forwarded: Box<[u8]>,
     /// An answer that was shared by one rule's word is not for those whom another rule is about.
     pub(crate) cookies: SharedCookies,
+    /// Whose bandwidth the answers are part of: one that is sent slowly would fall behind one that is not.
+    pub(crate) throttle: Option<ThrottleId>,
 }
 
 impl Key {
@@ -243,8 +246,10 @@ impl Coalescer {
 }
 
 /// The key of a request; `sent` is its head as the origin gets it.
+/// Of a request whose answer is not shaped.
 pub(crate) fn key(parts: &request::Parts, sent: &HeaderMap, cookies: SharedCookies) -> Key {
     Key {
+        throttle: None,
         is_head: parts.method == http::Method::HEAD,
         host: target::host(parts).to_ascii_lowercase().into(),
         target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),

@@ -143,6 +143,7 @@ fn next(body: &mut SharedBody) -> Option<Result<usize, ()>> {
 
 fn a_key() -> Key {
     Key {
+        throttle: None,
         is_head: false,
         host: "shop.example".into(),
         target: "/".into(),

@@ -1,9 +1,12 @@
 //! Throttles of request types through the admin API: what is refused, what is not, and what is shown of it.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 use tidegate_core::measure::Event;
 
-use crate::whole::harness::{Gate, Origin, admin, api, ask, get, until};
+use crate::whole::harness::{Gate, Origin, Scripted, admin, api, ask, connect, get, read_head, reply, until};
 
 const SHOP: &str = r#"
 [origin]
@@ -212,6 +215,129 @@ fn throttles_stay_over_a_reload_and_a_restart() {
     assert_eq!((&all["throttles"][0]["id"], &all["throttles"][0]["seen"]), (&put["id"], &json!(2)));
     let next = throttle(&gate, "path:/a", json!({ "refuse": 0 }));
     assert!(next["id"].as_u64() > put["id"].as_u64(), "numbers are not used again");
+}
+
+const BODY: usize = 200_000;
+
+/// Answers `/file` and `/other` with [`BODY`] bytes, `/chunked` with the same in chunks and with trailers.
+fn downloads() -> Scripted {
+    Scripted::start(|head, _, stream| {
+        let body = "x".repeat(BODY);
+        if head.contains(" /chunked") {
+            let begin = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n";
+            let whole = format!("{begin}{BODY:x}\r\n{body}\r\n0\r\nx-sum: 7\r\n\r\n");
+            let _ = stream.write_all(whole.as_bytes());
+            return;
+        }
+        if head.starts_with("HEAD") {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes());
+            return;
+        }
+        reply(stream, "200 OK", "Cache-Control: public, max-age=60\r\n", &body);
+    })
+}
+
+fn before(origin: &Scripted, toml: &str) -> Gate {
+    Gate::before(origin.address, toml, |_| Vec::new())
+}
+
+fn begin(gate: &Gate, target: &str) -> TcpStream {
+    let mut stream = connect(gate.http);
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).unwrap();
+    let head = read_head(&mut stream).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    stream
+}
+
+fn read(stream: &mut TcpStream, bytes: usize) {
+    stream.read_exact(&mut vec![0; bytes]).unwrap();
+}
+
+#[test]
+fn a_bandwidth_holds_answers_of_its_type_and_no_others_and_ends_with_the_throttle() {
+    let origin = downloads();
+    let gate = before(&origin, SHOP);
+    let put = throttle(&gate, "path:/file", json!({ "bandwidth": 20_000 }));
+    let mut slow = begin(&gate, "/file");
+    read(&mut slow, 5_000);
+    let mut fast = begin(&gate, "/other");
+    read(&mut fast, BODY);
+    let bytes = || gate.admin("/v1/throttles")["throttles"][0]["bytes"].as_u64().unwrap() as usize;
+    assert!((5_000..BODY / 2).contains(&bytes()), "{} of {BODY} while others are served", bytes());
+    // An answer that is held back holds no slot for long.
+    until(|| gate.admin("/v1/state")["gate"]["in_flight"].to_string(), |n| n == "0");
+    assert!(bytes() < BODY, "it is still under way");
+    // What is under way is held back no more.
+    assert!(
+        api(&gate, "DELETE", &format!("/v1/throttles/{}", put["id"]), "", "").starts_with("HTTP/1.1 200")
+    );
+    read(&mut begin(&gate, "/file"), BODY);
+    read(&mut slow, BODY - 5_000);
+}
+
+#[test]
+fn two_answers_get_equal_shares_of_a_bandwidth() {
+    let origin = downloads();
+    let gate = before(&origin, SHOP);
+    throttle(&gate, "path:/file", json!({ "bandwidth": 100_000 }));
+    let (mut one, mut other) = (begin(&gate, "/file"), begin(&gate, "/file"));
+    let bytes = || gate.admin("/v1/throttles")["throttles"][0]["bytes"].as_u64().unwrap() as usize;
+    // When the one has got this much, the other has the rest of what was sent.
+    read(&mut one, 60_000);
+    let (sent, got) = (bytes(), 60_000);
+    let rest = sent - got;
+    // As much as was read for the one may be sent meanwhile.
+    assert!((40_000..=90_000).contains(&rest), "{got} of the one, {rest} of the other");
+    read(&mut other, rest - 10_000);
+}
+
+#[test]
+fn a_shaped_answer_arrives_whole_with_its_trailers_and_its_connection_stays() {
+    let origin = downloads();
+    let gate = before(&origin, SHOP);
+    for target in ["/chunked", "/file", "/head"] {
+        throttle(&gate, &format!("path:{target}"), json!({ "bandwidth": 2_000_000 }));
+    }
+    let mut stream = connect(gate.http);
+    let ask = |stream: &mut TcpStream, request: &str, fields: &str| {
+        let head = format!("{request} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        read_head(stream).unwrap()
+    };
+    let head = ask(&mut stream, "GET /file", "");
+    assert!(head.contains(&format!("content-length: {BODY}\r\n")), "{head}");
+    read(&mut stream, BODY);
+    assert!(ask(&mut stream, "HEAD /head", "").contains(&format!("content-length: {BODY}\r\n")));
+    let head = ask(&mut stream, "GET /chunked", "TE: trailers\r\nConnection: TE, close\r\n");
+    assert!(head.contains("transfer-encoding: chunked"), "{head}");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest.matches('x').count(), BODY + 1, "the body, and the name of the trailer");
+    assert!(rest.ends_with("0\r\nx-sum: 7\r\n\r\n"), "{}", &rest[rest.len() - 40..]);
+    let counted: u64 = gate.admin("/v1/throttles")["throttles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|t| t["bytes"].as_u64())
+        .sum();
+    assert_eq!(counted, 2 * BODY as u64, "nothing of HEAD");
+}
+
+#[test]
+fn a_shared_answer_is_shaped_for_each_who_gets_it() {
+    let origin = downloads();
+    let rule = "[[rule]]\nname = \"share\"\nwhen = \"true\"\nthen = \"multicast\"\nperiod = \"1m\"\n";
+    let gate = before(&origin, &format!("{SHOP}{rule}"));
+    until(|| gate.admin("/v1/state")["rules"][0]["in_force"].to_string(), |in_force| in_force == "true");
+    throttle(&gate, "path:/file", json!({ "bandwidth": 20_000 }));
+    let (mut one, mut other) = (begin(&gate, "/file"), begin(&gate, "/file"));
+    read(&mut one, 5_000);
+    read(&mut other, 5_000);
+    assert_eq!(origin.came(), 1, "one request for both");
+    read(&mut begin(&gate, "/other"), BODY);
+    let bytes = gate.admin("/v1/throttles")["throttles"][0]["bytes"].as_u64().unwrap() as usize;
+    assert!((10_000..BODY).contains(&bytes), "{bytes}");
 }
 
 #[test]
