@@ -32,6 +32,8 @@ const READY_PATIENCE: Duration = Duration::from_secs(30);
 const LOAD_PATIENCE: Duration = Duration::from_secs(60);
 /// Stands for the origin's admin port in the sources of detectors.
 const ORIGIN_ADMIN: &str = "http://origin/";
+/// A file system in memory, on Linux.
+const MEMORY: &str = "/dev/shm";
 /// Longest wait for one answer of the origin's admin port.
 const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -40,6 +42,8 @@ pub(super) struct Order<'a> {
     pub scenario: &'a Scenario,
     pub text: &'a str,
     pub set: &'a [(String, String)],
+    /// Whether what the gate suggests is throttled.
+    pub throttles: bool,
     /// Set from outside when everything shall end.
     pub stop: &'a AtomicBool,
     pub clock: &'a Clock,
@@ -80,7 +84,8 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
         target = http;
         let has_types = !order.scenario.types().types.is_empty();
         let detector = gate.settings.detector.first().map(|detector| detector.name.as_str());
-        listener = Some(if has_types { watch.also_findings(detector) } else { watch });
+        let watch = if has_types { watch.also_findings(detector) } else { watch };
+        listener = Some(if order.throttles { watch.with_operator() } else { watch });
     }
     let mut arguments = words(&["load"]);
     arguments.push(file.into());
@@ -155,7 +160,10 @@ fn start_origin(order: &Order, file: &Path, dir: &Path) -> Result<(Child, Origin
     arguments.push(file.into());
     arguments.extend(words(&["--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]));
     arguments.extend(settings(order));
-    let mut child = start(order, "origin", &arguments, dir)?;
+    // The database of a shop: the system may let its writers wait for seconds while it writes to a busy disk.
+    let memory = Some(Path::new(MEMORY)).filter(|path| order.scenario.origin.shop.is_some() && path.is_dir());
+    let mut child =
+        Child::start(order.program, "origin", &arguments, dir, memory).map_err(system("starting origin"))?;
     let ready = wait_ready(order, &mut child, |child| {
         child.output().lines().find_map(|line| serde_json::from_str(line).ok())
     })?;
@@ -248,7 +256,7 @@ fn free_addresses() -> io::Result<[SocketAddr; 3]> {
 }
 
 fn start(order: &Order, name: &str, arguments: &[OsString], dir: &Path) -> Result<Child, Trouble> {
-    Child::start(order.program, name, arguments, dir).map_err(system(format!("starting {name}")))
+    Child::start(order.program, name, arguments, dir, None).map_err(system(format!("starting {name}")))
 }
 
 fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Option<T>) -> Result<T, Trouble> {

@@ -93,7 +93,7 @@ pub(super) fn read(arrivals: &mut Section<'_, '_>) -> Option<ClosedLoop> {
         lasts: section.need("for", &SPAN, Duration::from_secs(1)),
         sessions: rounds(&mut section),
     };
-    if section.has("hold") && closed.first == 0 {
+    if section.has("hold") && !section.has("first") {
         section.conflict("hold", "`first` with it: how many join before", "a time that has no effect");
     }
     section.finish();
