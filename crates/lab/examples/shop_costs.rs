@@ -19,8 +19,8 @@ use tokio::time::Instant;
 const EACH: Duration = Duration::from_secs(2);
 const AT_LEAST: u32 = 10;
 
-/// A kind of page: method and target, with a form behind its question mark; `{n}`, `{c}` and `{u}` are numbers
-/// that change with every request.
+/// A kind of page: method and target, with a form behind its question mark; `{n}`, `{c}` and `{u}` are
+/// numbers that change with every request.
 const PAGES: [(&str, &str, &str); 27] = [
     ("home", "GET", "/"),
     ("browse, first page", "GET", "/browse?category={c}"),

@@ -1,5 +1,5 @@
-//! The operator of an experiment's real run: throttles what the gate suggests, when its detector is red for some
-//! seconds.
+//! The operator of an experiment's real run: throttles what the gate suggests, when its detector is red for
+//! some seconds.
 //!
 //! ```text
 //! GET /v1/correlation, once a second ─► suggestion remembered ─► red for ACT_AFTER looks: POST /v1/throttles

@@ -1,6 +1,6 @@
-//! A run over real processes on loopback: a model origin or a real shop, a gate in front of it if the scenario has one, and
-//! a load generator, each started from this very program. Afterwards what the origin saw is laid beside what
-//! the visitors did.
+//! A run over real processes on loopback: a model origin or a real shop, a gate in front of it if the
+//! scenario has one, and a load generator, each started from this very program. Afterwards what the origin
+//! saw is laid beside what the visitors did.
 //!
 //! Both report when they began, by the wall clock. The seconds of the two do not begin at the same instant:
 //! an origin's second is put beside the second of the load in which it ends, so that nothing is lost at the

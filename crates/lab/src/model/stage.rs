@@ -24,9 +24,9 @@ pub struct StageStats {
     /// those there were.
     pub busy_us: Vec<u64>,
     pub idle_us: Vec<u64>,
-    /// The load: requests at work or in line for a server. Unlike the utilisation, which stops at 1, it goes on
-    /// growing with what is asked of the stage. A real tier's is an average in which one a second old counts
-    /// 1/e; a model's is that of now.
+    /// The load: requests at work or in line for a server. Unlike the utilisation, which stops at 1, it goes
+    /// on growing with what is asked of the stage. A real tier's is an average in which one a second old
+    /// counts 1/e; a model's is that of now.
     pub load: f64,
     /// The load added up over time since the start, in request-microseconds; 0 in models, which do not add it
     /// up.

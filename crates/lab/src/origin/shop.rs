@@ -25,6 +25,8 @@ use tidegate_gateway::base::clock::Clock;
 
 use crate::scratch::Scratch;
 
+mod database;
+mod fields;
 mod fill;
 mod load;
 mod pages;

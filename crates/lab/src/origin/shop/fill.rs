@@ -3,8 +3,8 @@
 //! Times are seconds since the opening, so that the content does not depend on the day: bids and comments lie
 //! before zero, nine auctions in ten are still open and close within a week, the others are over.
 //!
-//! Every access has its index but two: a word anywhere in titles and descriptions (`store.rs`), and the order by
-//! the bids of the last week and the sellers' rating (`rubis/store.rs`).
+//! Every access has its index but two: a word anywhere in titles and descriptions (`store.rs`), and the order
+//! by the bids of the last week and the sellers' rating (`rubis/store.rs`).
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -9,8 +9,8 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::route::{Misread, Query};
-use super::rubis;
+use super::fields::{MAX_PAGE, Misread};
+use super::route::Query;
 use super::store::{Accepted, Found, Item, List, Listing, Money, PAGE_ITEMS, Refusal, User};
 use super::vocabulary::CATEGORIES;
 use crate::escape::escape;
@@ -73,7 +73,6 @@ pub(super) fn found(ask: &Query, found: &Found, format: Format) -> Response<Byte
             };
             problem(status, &refusal.to_string(), format)
         }
-        Found::Rubis(answer) => rubis::pages::page(answer, format),
         Found::Nothing => problem(StatusCode::NOT_FOUND, "there is nothing by that number", format),
     }
 }
@@ -139,14 +138,14 @@ fn list_page(ask: &Query, list: &List) -> Response<Bytes> {
     if page > 1 {
         body.push_str(&format!("<a rel=\"prev\" href=\"{here}&amp;page={}\">Previous</a> ", page - 1));
     }
-    if u64::from(page) < pages.min(super::route::MAX_PAGE.into()) {
+    if u64::from(page) < pages.min(MAX_PAGE.into()) {
         body.push_str(&format!("<a rel=\"next\" href=\"{here}&amp;page={}\">Next</a>", page + 1));
     }
     body.push_str("</p>");
     html(StatusCode::OK, &heading, &body)
 }
 
-fn item_page(item: &Item) -> Response<Bytes> {
+pub(super) fn item_page(item: &Item) -> Response<Bytes> {
     let listing = &item.listing;
     let mut body = format!(
         "<p>{description}</p><p>Sold by <a href=\"/user/{seller}\">{name}</a> ({rating}) in \
@@ -185,7 +184,7 @@ fn item_page(item: &Item) -> Response<Bytes> {
     html(StatusCode::OK, &listing.title, &body)
 }
 
-fn user_page(user: &User) -> Response<Bytes> {
+pub(super) fn user_page(user: &User) -> Response<Bytes> {
     html(StatusCode::OK, &user.name, &user_body(user))
 }
 

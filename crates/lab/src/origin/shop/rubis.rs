@@ -65,3 +65,8 @@ impl Ask {
         )
     }
 }
+
+/// What a number falls on among `count` things numbered from 1.
+fn nth(number: u32, count: i64) -> i64 {
+    1 + (i64::from(number) + count - 1) % count
+}

@@ -1,8 +1,8 @@
 //! A query's way to the database and back, also when its visitor leaves.
 //!
 //! By default the query goes on: it waits its turn, runs to its end and the answer is thrown away. A service
-//! that notices leavers drops a query that still waits and interrupts one that runs. What writes is never given
-//! up: who has pressed the button has bid.
+//! that notices leavers drops a query that still waits and interrupts one that runs. What writes is never
+//! given up: who has pressed the button has bid.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
@@ -10,9 +10,9 @@ use std::sync::{Arc, mpsc};
 use parking_lot::Mutex;
 use rusqlite::{ErrorCode, InterruptHandle};
 
+use super::database::Found;
 use super::route::Query;
 use super::stage::Stage;
-use super::store::Found;
 
 #[derive(Default)]
 pub(super) struct Visit {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
-use super::super::pages::{Format, Table, category_name, html, problem, user_body};
+use super::super::pages::{Format, Table, category_name, html, item_page, problem, user_body, user_page};
 use super::super::store::{Money, Refusal};
 use super::store::{Answer, Me, Refused};
 use crate::escape::escape;
@@ -56,6 +56,9 @@ pub(in super::super) fn page(answer: &Answer, format: Format) -> Response<Bytes>
             ok(&item.title, &format!("<ol>{}</ol>", bids.iter().map(line).collect::<String>()))
         }
         Answer::Done { what, number } => ok("Done", &format!("<p>{what} {number}.</p>")),
+        Answer::Item(item) => item_page(item),
+        Answer::User(user) => user_page(user),
+        Answer::Nothing => problem(StatusCode::NOT_FOUND, "there is nothing by that number", format),
         Answer::Refused(refused) => problem(status(refused), &refused.to_string(), format),
     }
 }

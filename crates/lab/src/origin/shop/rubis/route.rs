@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::super::route::{Fields, MAX_FORM, Misread};
+use super::super::fields::{Fields, MAX_FORM, Misread, cents};
 use super::super::vocabulary::{CATEGORIES, REGIONS};
 use super::{Ask, NewComment, NewItem};
 
@@ -105,7 +105,7 @@ impl Sent<'_> {
 
     /// A number that falls on one of `count` things, those beyond the last beginning again.
     fn one_of(&self, name: &'static str, count: usize) -> Result<u32, Misread> {
-        Ok(super::store::nth(self.number(name)?, count as i64) as u32)
+        Ok(super::nth(self.number(name)?, count as i64) as u32)
     }
 
     fn category(&self) -> Result<u32, Misread> {
@@ -125,8 +125,7 @@ impl Sent<'_> {
     /// `None`: the field is not there.
     fn cents(&self, name: &'static str) -> Result<Option<i64>, Misread> {
         let Some(text) = self.fields.get(name) else { return Ok(None) };
-        let cents = super::super::route::cents(text);
-        cents.map(Some).ok_or_else(|| self.wrong(name, "an amount such as 12.50, at most 10000000"))
+        cents(text).map(Some).ok_or_else(|| self.wrong(name, "an amount such as 12.50, at most 10000000"))
     }
 
     fn rating(&self) -> Result<i64, Misread> {

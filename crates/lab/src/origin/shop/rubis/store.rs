@@ -9,10 +9,11 @@
 use rusqlite::{Connection, OptionalExtension, Result, TransactionBehavior, params};
 
 use super::super::fill::WEEK_S;
+use super::super::route::BidForm;
 use super::super::store::{
-    self, Accepted, Found, List, Listing, PAGE_ITEMS, Refusal, SHOWN, User, lucky, offset, one,
+    self, Accepted, Found, Item, List, Listing, PAGE_ITEMS, Refusal, SHOWN, User, lucky, offset, one,
 };
-use super::{Ask, NewComment, NewItem};
+use super::{Ask, NewComment, NewItem, nth};
 
 /// Rows that each table takes beyond those it was filled with: bounds the file of a shop that is under load
 /// for days. Bids, items, users, comments and purchases of a day at a hundred writes a second.
@@ -51,6 +52,9 @@ pub(in super::super) enum Answer {
         number: i64,
     },
     Refused(Refused),
+    Item(Box<Item>),
+    User(Box<User>),
+    Nothing,
 }
 
 #[derive(Debug, PartialEq)]
@@ -69,24 +73,19 @@ pub(in super::super) enum Refused {
     Full,
 }
 
-/// What a number falls on among `count` things numbered from 1.
-pub(super) fn nth(number: u32, count: i64) -> i64 {
-    1 + (i64::from(number) + count - 1) % count
-}
-
-pub(in super::super) fn run(connection: &mut Connection, ask: &Ask, now_s: i64) -> Result<Found> {
+pub(in super::super) fn run(connection: &mut Connection, ask: &Ask, now_s: i64) -> Result<Answer> {
     if ask.writes() {
         // The only right to write is held from the first look on, as in a bid.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let answer = write(&transaction, ask, now_s)?;
         transaction.commit()?;
-        return Ok(Found::Rubis(answer));
+        return Ok(answer);
     }
     let transaction = connection.transaction()?;
     look(&transaction, ask, now_s)
 }
 
-fn look(connection: &Connection, ask: &Ask, now_s: i64) -> Result<Found> {
+fn look(connection: &Connection, ask: &Ask, now_s: i64) -> Result<Answer> {
     let answer = match *ask {
         Ask::BrowseCategories => names(connection, "Categories", "SearchItemsByCategory?category")?,
         Ask::BrowseRegions => names(connection, "Regions", "SearchItemsByRegion?region")?,
@@ -97,20 +96,29 @@ fn look(connection: &Connection, ask: &Ask, now_s: i64) -> Result<Found> {
         Ask::SearchItemsByRegion { region, page } => {
             Answer::List { heading: "Items of a region", list: by_region(connection, region, page, now_s)? }
         }
-        Ask::AboutMe { user } => return about_me(connection, user, now_s),
+        Ask::AboutMe { user } => about_me(connection, user, now_s)?,
         Ask::SellItemForm { category } => Answer::SellForm { category },
-        Ask::ViewItem { item } => return store::item(connection, item_of(connection, item)?, now_s),
-        Ask::ViewUserInfo { user } => return store::user(connection, user_of(connection, user)?, now_s),
-        Ask::PutBidAuth { item } => return auth(connection, item, false, now_s),
-        Ask::BuyNowAuth { item } => return auth(connection, item, true, now_s),
-        Ask::ViewBidHistory { item } => return history(connection, item, now_s),
+        Ask::ViewItem { item } => shown(store::item(connection, item_of(connection, item)?, now_s)?),
+        Ask::ViewUserInfo { user } => shown(store::user(connection, user_of(connection, user)?, now_s)?),
+        Ask::PutBidAuth { item } => auth(connection, item, false, now_s)?,
+        Ask::BuyNowAuth { item } => auth(connection, item, true, now_s)?,
+        Ask::ViewBidHistory { item } => history(connection, item, now_s)?,
         Ask::RegisterUser { .. }
         | Ask::RegisterItem(_)
         | Ask::PutComment(_)
         | Ask::PutBid { .. }
         | Ask::BuyNow { .. } => unreachable!("`run` leads those that write elsewhere"),
     };
-    Ok(Found::Rubis(answer))
+    Ok(answer)
+}
+
+/// What the shop's other pages show, too.
+fn shown(found: Found) -> Answer {
+    match found {
+        Found::Item(item) => Answer::Item(item),
+        Found::User(user) => Answer::User(user),
+        _ => Answer::Nothing,
+    }
 }
 
 fn write(connection: &Connection, ask: &Ask, now_s: i64) -> Result<Answer> {
@@ -190,24 +198,24 @@ fn lively(connection: &Connection, sql: &str, which: u32, page: u32, now_s: i64)
     statement.query_map(of, store::listing)?.collect()
 }
 
-fn about_me(connection: &Connection, user: u32, now_s: i64) -> Result<Found> {
+fn about_me(connection: &Connection, user: u32, now_s: i64) -> Result<Answer> {
     let id = user_of(connection, user)?;
-    let Found::User(user) = store::user(connection, id, now_s)? else { return Ok(Found::Nothing) };
+    let Found::User(user) = store::user(connection, id, now_s)? else { return Ok(Answer::Nothing) };
     let pairs = |sql| -> Result<Vec<(i64, i64)>> {
         let mut statement = connection.prepare_cached(sql)?;
         statement.query_map([id, SHOWN.into()], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     };
     let bids = pairs("SELECT item, cents FROM bids WHERE bidder = ?1 ORDER BY at_s DESC, id DESC LIMIT ?2")?;
     let purchases = pairs("SELECT item, cents FROM purchases WHERE buyer = ?1 ORDER BY id DESC LIMIT ?2")?;
-    Ok(Found::Rubis(Answer::Me(Box::new(Me { user: *user, bids, purchases }))))
+    Ok(Answer::Me(Box::new(Me { user: *user, bids, purchases })))
 }
 
 /// The open auction that a number falls on, and its form.
-fn auth(connection: &Connection, number: u32, buys: bool, now_s: i64) -> Result<Found> {
-    let Some(id) = lucky(connection, number, now_s)? else { return Ok(Found::Nothing) };
-    let Found::Item(item) = store::item(connection, id, now_s)? else { return Ok(Found::Nothing) };
+fn auth(connection: &Connection, number: u32, buys: bool, now_s: i64) -> Result<Answer> {
+    let Some(id) = lucky(connection, number, now_s)? else { return Ok(Answer::Nothing) };
+    let Found::Item(item) = store::item(connection, id, now_s)? else { return Ok(Answer::Nothing) };
     let cents = if buys { buy_now_cents(item.listing.price_cents) } else { item.least_cents };
-    Ok(Found::Rubis(Answer::Auth { item: item.listing, buys, cents }))
+    Ok(Answer::Auth { item: item.listing, buys, cents })
 }
 
 /// For so much an item is sold at once: twice its price.
@@ -215,16 +223,16 @@ fn buy_now_cents(price_cents: i64) -> i64 {
     price_cents * 2
 }
 
-fn history(connection: &Connection, number: u32, now_s: i64) -> Result<Found> {
+fn history(connection: &Connection, number: u32, now_s: i64) -> Result<Answer> {
     let id = item_of(connection, number)?;
-    let Found::Item(item) = store::item(connection, id, now_s)? else { return Ok(Found::Nothing) };
+    let Found::Item(item) = store::item(connection, id, now_s)? else { return Ok(Answer::Nothing) };
     let mut statement = connection.prepare_cached(
         "SELECT bidder, users.name, cents FROM bids JOIN users ON users.id = bidder
          WHERE item = ?1 ORDER BY cents DESC LIMIT ?2",
     )?;
     let rows =
         statement.query_map([id, MAX_HISTORY.into()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    Ok(Found::Rubis(Answer::History { item: item.listing, bids: rows.collect::<Result<_>>()? }))
+    Ok(Answer::History { item: item.listing, bids: rows.collect::<Result<_>>()? })
 }
 
 /// Whether a table takes another row: those that the shop was filled with are in `shop`.
@@ -288,7 +296,7 @@ fn put_bid(connection: &Connection, item: u32, user: u32, cents: Option<i64>, no
     let Some(auction) = store::auction(connection, item)? else { return Ok(Err(Refusal::NoItem.into())) };
     let user = user_but(connection, user, auction.seller)?;
     let cents = cents.unwrap_or(auction.least_cents());
-    let outcome = store::place_bid(connection, store::BidForm { item, user, cents }, now_s)?;
+    let outcome = store::place_bid(connection, BidForm { item, user, cents }, now_s)?;
     Ok(outcome.map(|Accepted { bid, .. }| ("You lead. Your bid has number", bid)).map_err(Refused::Bid))
 }
 

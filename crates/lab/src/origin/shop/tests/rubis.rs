@@ -5,7 +5,7 @@ use rusqlite::ffi;
 use super::*;
 use crate::origin::shop::route::Query;
 use crate::origin::shop::rubis::route::NAMES;
-use crate::origin::shop::{route, store};
+use crate::origin::shop::{database, route};
 
 /// A request of this type by a visitor who draws one number, as a load generator's do.
 fn of_type(name: &str, n: u32) -> Request<Bytes> {
@@ -116,7 +116,7 @@ async fn searches_find_the_liveliest_first() {
 fn steps(shop: &Shop, request: &Request<Bytes>) -> i64 {
     let mut connection = shop.connect().expect("connection");
     let query = route::read(request).expect("a request");
-    store::run(&mut connection, &shop.writer, &query, shop.now_s()).expect("answer");
+    database::run(&mut connection, &shop.writer, &query, shop.now_s()).expect("answer");
     let mut sum = 0;
     // SAFETY: the connection is open, and its statements live in its cache until it is dropped.
     unsafe {
