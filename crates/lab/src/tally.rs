@@ -241,7 +241,7 @@ impl Tally {
 
     /// The same, with figures by type of request.
     pub fn with_types(self, plan: TypePlan) -> Self {
-        let types = Types::new(plan, self.measured.as_ref().map(|measured| measured.from_to()));
+        let types = Types::new(plan, self.measured.as_ref().map(|measured| measured.span()));
         Self { types, ..self }
     }
 

@@ -31,7 +31,7 @@ impl Measured {
         Self { from, to, response_us, sum_us: 0, sessions: Sessions::default() }
     }
 
-    pub fn from_to(&self) -> (Duration, Duration) {
+    pub fn span(&self) -> (Duration, Duration) {
         (self.from, self.to)
     }
 
