@@ -12,7 +12,7 @@ use tidegate_gateway::base::log;
 use tidegate_lab::limits::raise_open_files;
 use tidegate_lab::origin::shop::{self, Shop, Size, Tiers};
 use tidegate_lab::origin::{Origin, OriginConfig, OriginHandle, Service, Shopped};
-use tidegate_lab::scenario::{Mistakes, OriginSpec, Scenario};
+use tidegate_lab::scenario::{Mistakes, OriginSpec, Scenario, ShopSpec};
 use tidegate_settings::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -46,9 +46,10 @@ pub struct OriginOptions {
     /// What a request takes.
     #[arg(long)]
     pub mode: Option<OriginMode>,
-    /// Number of items in the shop: small, medium or large; the time of a search is proportional to it.
-    #[arg(long, value_name = "SIZE", default_value = "medium", value_parser = str::parse::<Size>)]
-    pub shop_size: Size,
+    /// Number of items in the shop: small, medium or large; the time of a search is proportional to it
+    /// [default: the scenario's, or medium].
+    #[arg(long, value_name = "SIZE", value_parser = str::parse::<Size>)]
+    pub shop_size: Option<Size>,
     /// Directory of the shop's database [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     pub shop_dir: Option<PathBuf>,
@@ -132,14 +133,22 @@ fn load(options: &OriginOptions, overrides: &[(String, String)]) -> Result<Scena
 }
 
 fn start(options: &OriginOptions, config: OriginConfig) -> io::Result<OriginHandle> {
-    if options.mode != Some(OriginMode::Shop) {
+    let OriginSpec { replicas, backlog, notices_leavers, shop: described, .. } = config.spec;
+    let shop = match options.mode {
+        Some(OriginMode::Shop) => Some(described.unwrap_or_default()),
+        Some(_) => None,
+        None => described,
+    };
+    let Some(ShopSpec { size, workers, connections }) = shop else {
         return Origin::start(config).map_err(io::Error::other);
-    }
-    let OriginSpec { replicas, backlog, notices_leavers, .. } = config.spec;
-    let usual = Tiers::default();
-    let workers = options.workers.map_or(usual.workers, |workers| workers as usize);
-    let tiers = Tiers { workers, backlog: backlog as usize, notices_leavers, ..usual };
-    let shop = Shop::open(options.shop_dir.as_deref(), options.shop_size, config.seed);
+    };
+    let tiers = Tiers {
+        workers: options.workers.unwrap_or(workers) as usize,
+        backlog: backlog as usize,
+        connections: connections as usize,
+        notices_leavers,
+    };
+    let shop = Shop::open(options.shop_dir.as_deref(), options.shop_size.unwrap_or(size), config.seed);
     let shop = Arc::new(shop.map_err(io::Error::other)?);
     let service = |_| -> io::Result<Arc<dyn Service>> {
         let service = shop::Service::start(Arc::clone(&shop), tiers).map_err(io::Error::other)?;

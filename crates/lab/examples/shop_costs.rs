@@ -19,8 +19,9 @@ use tokio::time::Instant;
 const EACH: Duration = Duration::from_secs(2);
 const AT_LEAST: u32 = 10;
 
-/// A kind of page: method and target, `{n}`, `{c}` and `{u}` being numbers that change with every request.
-const PAGES: [(&str, &str, &str); 11] = [
+/// A kind of page: method and target, with a form behind its question mark; `{n}`, `{c}` and `{u}` are
+/// numbers that change with every request.
+const PAGES: [(&str, &str, &str); 27] = [
     ("home", "GET", "/"),
     ("browse, first page", "GET", "/browse?category={c}"),
     ("browse, page 20", "GET", "/browse?category={c}&page=20"),
@@ -32,6 +33,22 @@ const PAGES: [(&str, &str, &str); 11] = [
     ("search, no match", "GET", "/search?q=zeppelin"),
     ("search, a lot's number", "GET", "/search?q={n}"),
     ("search in a category", "GET", "/search?q=clock&category={c}"),
+    ("BrowseCategories", "GET", "/rubis/BrowseCategories"),
+    ("BrowseRegions", "GET", "/rubis/BrowseRegions"),
+    ("SearchItemsByCategory", "GET", "/rubis/SearchItemsByCategory?category={n}"),
+    ("SearchItemsByRegion", "GET", "/rubis/SearchItemsByRegion?region={n}"),
+    ("AboutMe", "GET", "/rubis/AboutMe?user={n}"),
+    ("RegisterUser", "POST", "/rubis/RegisterUser?region={n}"),
+    ("SellItemForm", "GET", "/rubis/SellItemForm?category={n}"),
+    ("RegisterItem", "POST", "/rubis/RegisterItem?user={n}&category={n}&title=Lot+{n}"),
+    ("ViewItem", "GET", "/rubis/ViewItem?item={n}"),
+    ("PutComment", "POST", "/rubis/PutComment?user={n}&to={n}&item={n}&rating=1&text=Thank+you"),
+    ("ViewUserInfo", "GET", "/rubis/ViewUserInfo?user={n}"),
+    ("PutBidAuth", "GET", "/rubis/PutBidAuth?item={n}"),
+    ("PutBid", "POST", "/rubis/PutBid?item={n}&user={n}"),
+    ("BuyNowAuth", "GET", "/rubis/BuyNowAuth?item={n}"),
+    ("BuyNow", "POST", "/rubis/BuyNow?item={n}&user={n}"),
+    ("ViewBidHistory", "GET", "/rubis/ViewBidHistory?item={n}"),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -72,5 +89,8 @@ fn request(method: &str, target: &str, count: u32) -> Result<Request<Bytes>, htt
         .replace("{n}", &n.to_string())
         .replace("{c}", &(1 + n % 20).to_string())
         .replace("{u}", &(1 + n % 400).to_string());
-    Request::builder().method(method).uri(target).body(Bytes::new())
+    // What is sent stands behind the question mark here.
+    let form = if method == "POST" { target.split('?').nth(1).unwrap_or_default() } else { "" };
+    let body = Bytes::copy_from_slice(form.as_bytes());
+    Request::builder().method(method).uri(target.as_str()).body(body)
 }

@@ -149,8 +149,8 @@ impl Iterator for Crowd {
             Source::Closed { browsers, shares } => {
                 // One in each slot of time, anywhere in it: as many as were meant to, and in step with
                 // nothing.
-                let at = (self.count as f64 + fraction(seed ^ JOIN_SALT)) / browsers.join;
-                (Duration::from_secs_f64(at), drawn(shares, seed))
+                let at = browsers.joins_at(self.count as f64 + fraction(seed ^ JOIN_SALT));
+                (at, drawn(shares, seed))
             }
         };
         self.count += 1;

@@ -36,6 +36,10 @@ pub struct Outcome {
     pub summary: BTreeMap<String, f64>,
     /// Second by second, from the start, without gaps.
     pub series: Vec<Second>,
+    /// How the response times of each type of request are distributed, by the key of a curve: percent of the
+    /// requests served, and the time in milliseconds that so many did not exceed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub times: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
 /// Declares [`Second`], and the columns of its CSV in the order of its fields.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_settings::Settings;
 
 use crate::dist::Dist;
-use crate::tally::Tally;
+use crate::tally::{Tally, TypePlan};
 
 mod arrivals;
 mod closed;
@@ -26,6 +26,7 @@ mod kinds;
 mod read;
 mod section;
 mod service;
+mod shop;
 mod spec;
 mod visitors;
 
@@ -36,6 +37,7 @@ pub use closed::{ClosedLoop, Rounds};
 pub use defaults::DEFAULT_BODY_BYTES;
 pub use read::{Mistakes, keys};
 pub use section::Key;
+pub use shop::{MAX_SHOP_SERVERS, NotASize, ShopSize, ShopSpec};
 pub use spec::{Change, Discipline, Errors, Mode, OriginSpec, PathSpec, Spell, Stage};
 
 #[derive(Clone, Debug)]
@@ -182,6 +184,11 @@ pub struct Step {
     pub parts: u32,
     /// Path and query of each part.
     pub part: String,
+    /// The type of the request, for figures of its own; empty: none.
+    pub of_type: String,
+    /// Whether the type is one of the costly ones, whose figures are also told together. Neither gate nor
+    /// origin learn of it.
+    pub costly: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -280,8 +287,30 @@ impl Scenario {
         }
     }
 
+    /// The types of requests that its steps name, in the order of their first step.
+    pub fn types(&self) -> TypePlan {
+        let mut plan = TypePlan::default();
+        for kind in &self.visitors {
+            let of = |step: &Step| {
+                if step.of_type.is_empty() {
+                    return None;
+                }
+                let known = plan.types.iter().position(|(name, _)| *name == step.of_type);
+                let at = known.unwrap_or_else(|| {
+                    plan.types.push((step.of_type.clone(), false));
+                    plan.types.len() - 1
+                });
+                plan.types[at].1 |= step.costly;
+                Some(at)
+            };
+            let of_step = kind.steps.iter().map(of).collect();
+            plan.of_step.push(of_step);
+        }
+        plan
+    }
+
     pub fn tally(&self) -> Tally {
         let measured = self.closed().map(|closed| (closed.measured_from(), closed.ends()));
-        Tally::of(self.visitors.iter().map(|kind| kind.name.as_str()), measured)
+        Tally::of(self.visitors.iter().map(|kind| kind.name.as_str()), measured).with_types(self.types())
     }
 }

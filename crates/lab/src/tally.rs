@@ -24,10 +24,13 @@ mod rows;
 mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
+mod types;
 
 use measured::Measured;
 use origin::Answers;
 use rows::{Bins, Row, Rows};
+pub use types::TypePlan;
+use types::Types;
 
 /// Longest response time and lag that is recorded: an hour. Longer ones count as that.
 const MAX_RESPONSE_US: u64 = 3_600_000_000;
@@ -115,6 +118,8 @@ pub struct Tally {
     /// The measured part; `None`: there is none.
     measured: Option<Box<Measured>>,
     kinds: Kinds,
+    /// Figures by type; `None`: there are no types.
+    types: Option<Box<Types>>,
 }
 
 /// Exact sums and extremes, where a histogram's would be off by its resolution.
@@ -169,8 +174,21 @@ impl Kinds {
 
 /// Under which a kind's figure is kept: what formulas can name.
 pub(crate) fn served_key(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    format!("served_{}", name.chars().map(plain).collect::<String>())
+    format!("served_{}", plain(name))
+}
+
+/// Under which a type's figure is kept.
+pub(crate) fn type_key(name: &str, figure: &str) -> String {
+    format!("type_{}_{figure}", plain(name))
+}
+
+/// Under which the distribution of a type's response times is kept.
+pub(crate) fn times_key(name: &str) -> String {
+    format!("times_{}", plain(name))
+}
+
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
 impl Default for Tally {
@@ -205,6 +223,7 @@ impl Default for Tally {
             answers: Answers::default(),
             measured: None,
             kinds: Kinds::default(),
+            types: None,
         }
     }
 }
@@ -218,6 +237,12 @@ impl Tally {
     ) -> Self {
         let measured = from_to.map(|(from, to)| Box::new(Measured::new(from, to)));
         Self { kinds: Kinds::new(names), measured, ..Self::default() }
+    }
+
+    /// The same, with figures by type of request.
+    pub fn with_types(self, plan: TypePlan) -> Self {
+        let types = Types::new(plan, self.measured.as_ref().map(|measured| measured.span()));
+        Self { types, ..self }
     }
 
     #[inline]
@@ -303,10 +328,16 @@ impl Tally {
         }
     }
 
-    /// A request of a visitor of this kind was served: for the figures by kind, beside [`Tally::noted`].
+    /// What became of a request of a visitor of this kind for this step: for the figures by kind and by type,
+    /// beside [`Tally::noted`].
     #[inline]
-    pub fn served_of(&mut self, kind: u32) {
-        self.kinds.served(kind);
+    pub fn noted_of(&mut self, kind: u32, step: u8, noted: &Noted, now: Duration) {
+        if matches!(noted, Noted::Served { .. }) {
+            self.kinds.served(kind);
+        }
+        if let Some(types) = &mut self.types {
+            types.noted(kind, step, noted, now);
+        }
     }
 
     pub fn session(&mut self, end: SessionEnd, now: Duration) {
@@ -378,6 +409,11 @@ impl Tally {
         match (&mut self.measured, &other.measured) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
             (None, theirs) => self.measured = theirs.clone(),
+            (Some(_), None) => {}
+        }
+        match (&mut self.types, &other.types) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.types = theirs.clone(),
             (Some(_), None) => {}
         }
     }

@@ -153,6 +153,93 @@ fn a_small_experiment_is_played_and_kept() {
     }
 }
 
+/// A few clients at a small shop. The gate reads the load of the shop's database, and as long as it knows it,
+/// refuses one of three types.
+const SHOP: &str = r#"
+deadline = "60s"
+[arrivals.closed]
+browsers = 5
+join = 50
+for = "4s"
+
+[[visitor]]
+name = "client"
+patience = "never"
+retries = 0
+wait_limit = "0s"
+step = [
+    { type = "search", path = "/rubis/SearchItemsByCategory?category={n}", think = "50ms", costly = true },
+    { type = "view", path = "/rubis/ViewItem?item={n}", think = "50ms" },
+    { type = "bid", path = "/rubis/PutBid", form = "item={n}&user={n}", think = "50ms" },
+]
+
+[origin.shop]
+size = "small"
+
+[gate]
+room.unit = "request"
+capacity.rate = 1000000
+[[gate.detector]]
+name = "db_load"
+kind = "host"
+source = "http://origin/metrics/db"
+figure = "tidegate_origin_stage_load_seconds_total"
+every = "100ms"
+red = 100
+[[gate.rule]]
+name = "no-bids"
+when = "has(figures.db_load)"
+only = ["/rubis/PutBid"]
+
+[experiment]
+paper = "None"
+figure = "Fig. 0"
+about = "A test"
+[experiment.run.gate]
+[experiment.run.alone]
+gate = false
+[experiment.quantity.views]
+unit = "requests"
+of = "gate.type_view_served"
+[experiment.quantity.others]
+unit = "requests"
+of = "alone.others_served - alone.type_view_served - alone.type_bid_served"
+[experiment.quantity.bids_refused]
+unit = "requests"
+of = "gate.type_bid_failed"
+[experiment.quantity.bids_alone_refused]
+unit = "requests"
+of = "alone.type_bid_failed"
+[experiment.quantity.search_p99_ms]
+unit = "ms"
+of = "gate.costly_p99_ms"
+[experiment.quantity.found]
+unit = "types"
+of = "gate.culprits_found + gate.culprits_wrong"
+[experiment.plot.times]
+title = "Times"
+x = "%"
+y = "ms"
+lines = { view = "gate[times_view]" }
+"#;
+
+#[test]
+fn an_experiment_with_a_real_shop_tells_types_apart() {
+    let dir = TempDir::new();
+    let output = run(&write(&dir, SHOP), &dir);
+    let found = json(&output);
+    let experiment = &found["experiments"][0];
+    assert!(experiment.get("partial").is_none() && output.status.success(), "{experiment:#}");
+    let quantity = |name: &str| experiment["quantities"][name]["ours"].as_f64().expect(name);
+    assert!(quantity("views") > 10.0, "{experiment:#}");
+    assert_eq!(quantity("others"), 0.0, "all types but the costly one");
+    assert!(quantity("bids_refused") > 0.0, "the detector reads the origin's own port: {experiment:#}");
+    assert_eq!(quantity("bids_alone_refused"), 0.0);
+    assert!(quantity("search_p99_ms") > 0.0);
+    assert_eq!(quantity("found"), 0.0, "nothing can be found in four seconds");
+    assert!(dir.path().join("out/small/times.svg").is_file());
+}
+
 #[test]
 fn a_gate_that_does_not_start_is_reported_and_the_rest_kept() {
     let dir = TempDir::new();

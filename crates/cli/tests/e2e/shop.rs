@@ -95,6 +95,40 @@ fn the_operator_sees_both_tiers_and_no_file_is_left_behind() {
 }
 
 #[test]
+fn a_scenario_may_describe_a_shop_with_the_requests_of_rubis() {
+    let dir = TempDir::new();
+    let file = dir.path().join("shop.toml");
+    std::fs::write(&file, "[origin.shop]\nsize = \"small\"\nworkers = 3\nconnections = 4\n").expect("file");
+    let mut command = tidegate();
+    command.arg("origin").arg(&file).env("TMPDIR", dir.path());
+    let origin = ModelOrigin::from(&mut command);
+    let address = origin.addrs[0];
+    for target in ["BrowseCategories", "SearchItemsByCategory?category=3", "SearchItemsByRegion?region=3"] {
+        let answer = get(address, &format!("/rubis/{target}"), "text/html");
+        assert_eq!(answer.status(), 200, "{target}");
+    }
+    assert_eq!(get(address, "/rubis/PutBid", "text/html").status(), 405);
+    let load = wait_for("a load of the database", || {
+        let metrics = get(origin.admin, "/metrics/db", "*/*").text();
+        let value = |name: &str| -> Option<f64> {
+            let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")))?;
+            line.split(' ').nth(1)?.parse().ok()
+        };
+        let seconds = value("tidegate_origin_stage_load_seconds_total")?;
+        (seconds > 0.0).then_some(value("node_load1")?)
+    });
+    assert!((0.0..=4.0).contains(&load), "{load}");
+    let metrics = get(origin.admin, "/metrics", "*/*").text();
+    for line in [
+        "tidegate_origin_stage_servers{stage=\"app\",replica=\"0\"} 3",
+        "tidegate_origin_stage_servers{stage=\"db\",replica=\"0\"} 4",
+        "tidegate_origin_stage_load_seconds_total{stage=\"db\",replica=\"0\"} ",
+    ] {
+        assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} in {metrics}");
+    }
+}
+
+#[test]
 fn wrong_options_of_the_shop_are_explained() {
     let dir = TempDir::new();
     std::fs::write(dir.path().join("shop.db"), "no database".repeat(100)).expect("write");

@@ -224,6 +224,8 @@ fn the_browsers_of_a_closed_loop_join_one_after_another() {
     let closed = ClosedLoop {
         browsers: 1000,
         join: 50.0,
+        first: 0,
+        hold: Duration::ZERO,
         settle: Duration::ZERO,
         lasts: Duration::from_secs(60),
         sessions: None,
@@ -235,6 +237,12 @@ fn the_browsers_of_a_closed_loop_join_one_after_another() {
         let (from, to) = (f64::from(second), f64::from(second + 1));
         assert_eq!(within(&people, from, to), 50.0, "second {second}");
     }
+    let closed = ClosedLoop { first: 100, hold: Duration::from_secs(30), ..closed };
+    let held: Vec<_> = Crowd::new(3, &Arrivals::Closed(closed), &WEIGHTS).collect();
+    assert_eq!(held[..100], people[..100], "the first come as without the others");
+    let later = |person: &Person| Person { at: person.at + Duration::from_secs(30), ..*person };
+    assert_eq!(held[100..], people[100..].iter().map(later).collect::<Vec<_>>());
+    assert_eq!(closed.measured_from(), Duration::from_secs(50));
     let of_first = people.iter().filter(|person| person.kind == 0).count() as f64 / 1000.0;
     // Five standard deviations of a share of 1,000 are 0.07.
     assert!((of_first - 0.75).abs() < 0.07 && people.iter().all(|person| person.kind != 1), "{of_first}");

@@ -7,10 +7,10 @@ use tidegate_settings::{Found, Mistake, place};
 
 use super::formula::Names;
 use super::read::{self, Draft, Placed};
-use super::{Experiment, Run, ScenarioText, play};
+use super::{Experiment, Run, ScenarioText, findings, play};
 use crate::outcome::Way;
 use crate::scenario::{Arrivals, Mistakes, Scenario};
-use crate::tally::served_key;
+use crate::tally::{served_key, times_key};
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -27,7 +27,7 @@ pub const EMBEDDED: &[(&str, &str)] = embedded![
     "webq-fig2", "webq-fig3", "webq-fig4", "webq-fig5", "webq-fig6", "webq-fig7", "webq-fig8", "webq-fig9",
     "webq-fig10", "webq-fig11", "webq-sim-vs-real", "webq-fig12", "webq-vi-a", "masth-fig1",
     "masth-fig1-sim", "wac-fig6-7", "wac-fig6-7-real", "scheduler-shares", "million-sim",
-    "hundred-thousand-real", "estimator-tournament",
+    "hundred-thousand-real", "estimator-tournament", "porter-fig1", "porter-fig3-4",
 ];
 
 /// The project's own experiment of that name.
@@ -134,10 +134,15 @@ fn uses(formulas: &[Placed], run: &str) -> bool {
 
 fn check_formulas(formulas: &[Placed], runs: &[Run], source: &ScenarioText, found: &mut Vec<Found>) {
     let runs: Vec<(String, bool)> = runs.iter().map(|run| (run.name.clone(), run.sweep.is_some())).collect();
-    let (mut keys, columns) = (play::keys(), play::columns());
+    let (mut keys, mut columns) = (play::keys(), play::columns());
     // One that has mistakes is complained of later.
     if let Ok(scenario) = Scenario::parse(&source.text, &source.name, &source.dir, &[]) {
         keys.extend(scenario.visitors.iter().map(|kind| served_key(&kind.name)));
+        if !scenario.types().types.is_empty() {
+            keys.extend(scenario.tally().outcome("", Way::Real, 0, None).summary.into_keys());
+            keys.extend(findings::keys(&scenario));
+            columns.extend(scenario.types().types.iter().map(|(name, _)| times_key(name)));
+        }
     }
     let names = Names { runs: &runs, keys: &as_strs(&keys), columns: &as_strs(&columns) };
     for Placed { at, key, formula, kind } in formulas {

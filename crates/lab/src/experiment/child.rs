@@ -35,11 +35,18 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts `program` with `arguments`; its output goes to `NAME.out` and `NAME.log` in `dir`, so that no
-    /// pipe can fill up and stop it.
-    pub(super) fn start(program: &Path, name: &str, arguments: &[OsString], dir: &Path) -> io::Result<Self> {
+    /// pipe can fill up and stop it. `temporary`: where it puts its own temporary files, if not where all do.
+    pub(super) fn start(
+        program: &Path,
+        name: &str,
+        arguments: &[OsString],
+        dir: &Path,
+        temporary: Option<&Path>,
+    ) -> io::Result<Self> {
         let (out, log) = (dir.join(format!("{name}.out")), dir.join(format!("{name}.log")));
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&log)?);
+        command.envs(temporary.map(|temporary| ("TMPDIR", temporary)));
         // A group of its own: Ctrl-C at a terminal reaches this process only, which then ends them in order.
         command.process_group(0);
         die_with_parent(&mut command);

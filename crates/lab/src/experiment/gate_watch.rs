@@ -1,6 +1,7 @@
 //! Polls a gate's admin port during a real run: once a second its estimate of the capacity, its in-flight
-//! limit, and what it measured of the origin in the last second. A poll costs the gate's control thread two
-//! small documents; a gate that does not answer is polled again a second later.
+//! limit, what it measured of the origin in the last second, and, where the scenario tells types of requests
+//! apart, which of them it correlates with a bottleneck and throttles. A poll costs the gate's control thread
+//! two to four small documents; a gate that does not answer is polled again a second later.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,6 +11,8 @@ use serde_json::Value;
 use tidegate_core::units::Timestamp;
 use tidegate_gateway::base::clock::Clock;
 
+use super::findings::Findings;
+use super::operator::Operator;
 use crate::outcome::GateSecond;
 
 /// Between two looks.
@@ -22,13 +25,41 @@ pub(super) struct GateWatch {
     admins: (SocketAddr, SocketAddr),
     due: Timestamp,
     told: Vec<(Timestamp, GateSecond)>,
+    /// What is asked for findings; `None`: nothing is.
+    correlation: Option<String>,
+    findings: Findings,
+    /// Throttles what is suggested; `None`: nobody does.
+    operator: Option<Operator>,
 }
 
 impl GateWatch {
     /// `estimates` is the half that estimates, `forwards` the one that sends to the origin: the same, unless
     /// there are two.
     pub(super) fn new(estimates: SocketAddr, forwards: SocketAddr) -> Self {
-        Self { admins: (estimates, forwards), due: Timestamp::default(), told: Vec::new() }
+        Self {
+            admins: (estimates, forwards),
+            due: Timestamp::default(),
+            told: Vec::new(),
+            correlation: None,
+            findings: Findings::default(),
+            operator: None,
+        }
+    }
+
+    /// Also asks which types it finds, for the figure of this detector; `None`: for the one that the gate
+    /// chooses.
+    pub(super) fn also_findings(self, detector: Option<&str>) -> Self {
+        let figure = detector.map(|name| format!("?figure={name}")).unwrap_or_default();
+        Self { correlation: Some(format!("/v1/correlation{figure}")), ..self }
+    }
+
+    /// Also throttles what the gate suggests.
+    pub(super) fn with_operator(self) -> Self {
+        Self { operator: Some(Operator::default()), ..self }
+    }
+
+    pub(super) fn findings(&self) -> Option<&Findings> {
+        self.correlation.as_ref().map(|_| &self.findings)
     }
 
     pub(super) fn listen(&mut self, clock: &Clock) {
@@ -38,6 +69,17 @@ impl GateWatch {
         }
         self.due = now + EVERY;
         let (estimates, forwards) = self.admins;
+        if let Some(path) = &self.correlation {
+            let correlation = ask(forwards, path).ok();
+            if let (Some(operator), Some(correlation)) = (&mut self.operator, &correlation) {
+                for throttle in operator.look(correlation) {
+                    // A gate that does not take it shows in the figures: nothing is throttled.
+                    let _ = post(forwards, "/v1/throttles", &throttle);
+                }
+            }
+            let throttles = ask(forwards, "/v1/throttles").ok();
+            self.findings.note(correlation, throttles.as_ref(), now.as_micros());
+        }
         let (Ok(capacity), Ok(state)) = (ask(estimates, "/v1/capacity"), ask(forwards, "/v1/state")) else {
             return;
         };
@@ -73,14 +115,36 @@ fn ask(admin: SocketAddr, path: &str) -> io::Result<Value> {
 /// # Errors
 /// It does not answer in time, or not with 200.
 pub(super) fn get(admin: SocketAddr, path: &str, patience: Duration) -> io::Result<String> {
+    talk(admin, &format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n"), path, "200", patience)
+}
+
+fn post(admin: SocketAddr, path: &str, body: &Value) -> io::Result<String> {
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.0\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    talk(admin, &request, path, "201", PATIENCE)
+}
+
+fn talk(
+    admin: SocketAddr,
+    request: &str,
+    path: &str,
+    expected: &str,
+    patience: Duration,
+) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&admin, patience)?;
     stream.set_read_timeout(Some(patience))?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    if head.split(' ').nth(1) != Some("200") {
-        return Err(io::Error::other(format!("expected 200 from {path}, got {:?}", head.lines().next())));
+    if head.split(' ').nth(1) != Some(expected) {
+        return Err(io::Error::other(format!(
+            "expected {expected} from {path}, got {:?}",
+            head.lines().next()
+        )));
     }
     Ok(body.to_owned())
 }

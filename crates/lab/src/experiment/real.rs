@@ -1,11 +1,14 @@
-//! A run over real processes on loopback: a model origin, a gate in front of it if the scenario has one, and
-//! a load generator, each started from this very program. Afterwards what the origin saw is laid beside what
-//! the visitors did.
+//! A run over real processes on loopback: a model origin or a real shop, a gate in front of it if the
+//! scenario has one, and a load generator, each started from this very program. Afterwards what the origin
+//! saw is laid beside what the visitors did.
 //!
 //! Both report when they began, by the wall clock. The seconds of the two do not begin at the same instant:
 //! an origin's second is put beside the second of the load in which it ends, so that nothing is lost at the
 //! beginning, and shows up to a second late. Requests that reach the origin in one of its own seconds is
 //! exact.
+//!
+//! The origin's admin port is not known beforehand. A detector of the gate whose source begins with
+//! `http://origin/` is given that port: `http://origin/metrics/db` are the figures of the stage `db`.
 
 use std::ffi::OsString;
 use std::io;
@@ -27,6 +30,10 @@ use crate::scratch::Scratch;
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 /// Time beyond the scenario's deadline for a load generator to end by itself.
 const LOAD_PATIENCE: Duration = Duration::from_secs(60);
+/// Stands for the origin's admin port in the sources of detectors.
+const ORIGIN_ADMIN: &str = "http://origin/";
+/// A file system in memory, on Linux.
+const MEMORY: &str = "/dev/shm";
 /// Longest wait for one answer of the origin's admin port.
 const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -35,6 +42,8 @@ pub(super) struct Order<'a> {
     pub scenario: &'a Scenario,
     pub text: &'a str,
     pub set: &'a [(String, String)],
+    /// Whether what the gate suggests is throttled.
+    pub throttles: bool,
     /// Set from outside when everything shall end.
     pub stop: &'a AtomicBool,
     pub clock: &'a Clock,
@@ -65,14 +74,18 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     let dir = scratch.path();
     let file = dir.join("scenario.toml");
     std::fs::write(&file, order.text).map_err(system("the scenario file"))?;
-    let (origin, OriginReady { addrs, admin }) = start_origin(order, &file, dir)?;
-    let mut others = Others(vec![origin]);
-    let mut target = *addrs.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
+    let (process, origin) = start_origin(order, &file, dir)?;
+    let mut others = Others(vec![process]);
+    let mut target =
+        *origin.addrs.first().ok_or_else(|| Trouble::Process("the origin has no replica".into()))?;
     let mut listener = None;
     if let Some(gate) = &order.scenario.gate {
-        let (http, watch) = start_gate(order, gate, &addrs, dir, &mut others.0)?;
+        let (http, watch) = start_gate(order, gate, &origin, dir, &mut others.0)?;
         target = http;
-        listener = Some(watch);
+        let has_types = !order.scenario.types().types.is_empty();
+        let detector = gate.settings.detector.first().map(|detector| detector.name.as_str());
+        let watch = if has_types { watch.also_findings(detector) } else { watch };
+        listener = Some(if order.throttles { watch.with_operator() } else { watch });
     }
     let mut arguments = words(&["load"]);
     arguments.push(file.into());
@@ -87,8 +100,10 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
     outcome.partial = trouble.or(outcome.partial);
     if let (Some(listener), Some(started_us)) = (listener, outcome.started_us) {
         outcome.set_gate(&listener.seconds(started_us));
+        let findings = listener.findings();
+        outcome.summary.extend(findings.iter().flat_map(|f| f.figures(order.scenario, started_us)));
     }
-    match series(admin) {
+    match series(origin.admin) {
         Ok(series) => merge(&mut outcome, &series),
         Err(error) => {
             outcome.partial.get_or_insert(format!("the origin did not tell what it saw: {error}"));
@@ -145,7 +160,10 @@ fn start_origin(order: &Order, file: &Path, dir: &Path) -> Result<(Child, Origin
     arguments.push(file.into());
     arguments.extend(words(&["--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]));
     arguments.extend(settings(order));
-    let mut child = start(order, "origin", &arguments, dir)?;
+    // The database of a shop: the system may let its writers wait for seconds while it writes to a busy disk.
+    let memory = Some(Path::new(MEMORY)).filter(|path| order.scenario.origin.shop.is_some() && path.is_dir());
+    let mut child =
+        Child::start(order.program, "origin", &arguments, dir, memory).map_err(system("starting origin"))?;
     let ready = wait_ready(order, &mut child, |child| {
         child.output().lines().find_map(|line| serde_json::from_str(line).ok())
     })?;
@@ -162,7 +180,7 @@ struct OriginReady {
 fn start_gate(
     order: &Order,
     gate: &GateSpec,
-    replicas: &[SocketAddr],
+    origin: &OriginReady,
     dir: &Path,
     others: &mut Vec<Child>,
 ) -> Result<(SocketAddr, GateWatch), Trouble> {
@@ -178,7 +196,13 @@ fn start_gate(
         let mut arguments = words(&["run", "--quiet", "--config"]);
         arguments.push(file.clone().into());
         arguments.extend(words(&["--listen", &listen.to_string(), "--admin", &admin.to_string()]));
-        let replicas: Vec<_> = replicas.iter().map(SocketAddr::to_string).collect();
+        let replicas: Vec<_> = origin.addrs.iter().map(SocketAddr::to_string).collect();
+        for detector in &gate.settings.detector {
+            if let Some(path) = detector.source.strip_prefix(ORIGIN_ADMIN) {
+                let (key, source) = (&detector.name, format!("\"http://{}/{path}\"", origin.admin));
+                arguments.extend(set(&format!("detector.{key}.source"), &source));
+            }
+        }
         arguments.extend(set("origin.replicas", &format!("{replicas:?}")));
         // A path may hold anything but a single quote and a line break, of which ours has neither.
         arguments.extend(set("room.state_dir", &format!("'{}'", dir.join(name).display())));
@@ -232,7 +256,7 @@ fn free_addresses() -> io::Result<[SocketAddr; 3]> {
 }
 
 fn start(order: &Order, name: &str, arguments: &[OsString], dir: &Path) -> Result<Child, Trouble> {
-    Child::start(order.program, name, arguments, dir).map_err(system(format!("starting {name}")))
+    Child::start(order.program, name, arguments, dir, None).map_err(system(format!("starting {name}")))
 }
 
 fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Option<T>) -> Result<T, Trouble> {

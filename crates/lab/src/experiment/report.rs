@@ -139,6 +139,9 @@ impl Source for [Rc<Played>] {
     fn column(&self, run: &str, column: &str) -> Option<Vec<(f64, f64)>> {
         let played = self.iter().find(|played| played.name == run)?;
         let (_, outcome) = played.points.first()?;
+        if let Some(times) = outcome.times.get(column) {
+            return Some(times.clone());
+        }
         let value = COLUMNS.iter().find(|(name, _)| *name == column).map(|(_, value)| value);
         let point = |second: &Second| (second.t as f64, value.map_or(f64::NAN, |value| value(second)));
         Some(outcome.series.iter().map(point).collect())

@@ -222,6 +222,7 @@ fn outcome(figures: &[(&str, f64)], door: &[u64]) -> Outcome {
         partial: None,
         summary: figures.iter().map(|(key, figure)| ((*key).to_owned(), *figure)).collect::<BTreeMap<_, _>>(),
         series: (0..).zip(door).map(|(t, door)| Second { t, door: *door, ..Second::default() }).collect(),
+        times: BTreeMap::new(),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::cookie_jar::{CookieJar, Names};
 use crate::crowd::Person;
 use crate::slab::Slab;
 use crate::tally::Tally;
-use crate::visitor::{End, Failure, Next, Noted, Reaction, RequestKind, Visitor};
+use crate::visitor::{End, Failure, Next, Reaction, RequestKind, Visitor};
 use crate::wheel::Wheel;
 
 /// Outcomes handled between two looks at the timers: bounds the delay of a due request.
@@ -249,7 +249,8 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
             self.tally.ended(at);
         }
         let Browser { visitor, jar } = self.browsers.held(number);
-        let was_in_room = visitor.in_room();
+        let visitor_kind = visitor.kind();
+        let (was_in_room, step) = (visitor.in_room(), visitor.step());
         let reaction = visitor.receive(&self.run.mix, outcome, at);
         if visitor.ask() == RequestKind::Replayed && ask == RequestKind::Page {
             jar.keep_used(&self.names);
@@ -258,6 +259,7 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
             let cookies = self.run.mix.kinds[visitor.kind() as usize].cookies;
             jar.absorb(&mut self.names, ask, &reply.headers, &reading, cookies);
         }
+        self.tally.noted_of(visitor_kind, step, &reaction.noted, at);
         self.react(number, was_in_room, reaction, at);
     }
 
@@ -286,11 +288,8 @@ impl<'r, C: Iterator<Item = Person>> Engine<'r, C> {
 
     fn react(&mut self, number: u32, was_in_room: bool, reaction: Reaction, at: Duration) {
         let visitor = &self.browsers.held(number).visitor;
-        let (kind, in_room) = (visitor.kind(), visitor.in_room());
+        let in_room = visitor.in_room();
         self.tally.noted(&reaction.noted, was_in_room, in_room, at);
-        if matches!(reaction.noted, Noted::Served { .. }) {
-            self.tally.served_of(kind);
-        }
         reaction.session.into_iter().for_each(|end| self.tally.session(end, at));
         match reaction.next {
             Next::Send(at) => self.wheel.push(at.as_micros() as u64, number),

@@ -24,6 +24,13 @@ pub struct StageStats {
     /// those there were.
     pub busy_us: Vec<u64>,
     pub idle_us: Vec<u64>,
+    /// The load: requests at work or in line for a server. Unlike the utilisation, which stops at 1, it goes
+    /// on growing with what is asked of the stage. A real tier's is an average in which one a second old
+    /// counts 1/e; a model's is that of now.
+    pub load: f64,
+    /// The load added up over time since the start, in request-microseconds; 0 in models, which do not add it
+    /// up.
+    pub load_us: u64,
 }
 
 impl StageStats {
@@ -136,6 +143,8 @@ impl StageState {
             servers: self.servers,
             busy: self.busy,
             queued: self.line.len() + sharing.saturating_sub(self.busy),
+            load: f64::from(self.busy + self.line.len() + sharing.saturating_sub(self.busy)),
+            load_us: 0,
             busy_us: sum(&self.past_busy_ns, busy),
             idle_us: sum(&self.past_idle_ns, idle),
         }

@@ -13,6 +13,11 @@ use super::control::Control;
 use crate::model::StageStats;
 
 const CPU: &str = "node_cpu_seconds_total";
+const LOAD1: &str = "node_load1";
+const LOAD1_HELP: &str = "Requests at work or in line for a server, averaged over about a second.";
+/// Read twice, it gives the exact mean of the load between the two.
+const LOAD: &str = "tidegate_origin_stage_load_seconds_total";
+const LOAD_HELP: &str = "Seconds that requests have been at work or in line for a server.";
 
 pub(super) fn all(control: &Control) -> String {
     let mut text = String::new();
@@ -22,16 +27,22 @@ pub(super) fn all(control: &Control) -> String {
         let labels = format!("stage=\"{}\",replica=\"{replica}\",", escaped(&stage.name));
         cpus(&mut text, &labels, 0, stage);
     }
-    let mut gauge = |name: &str, help: &str, value: fn(&StageStats) -> u32| {
+    head(&mut text, LOAD, LOAD_HELP, "counter");
+    for (replica, stage) in &stages {
+        let labels = format!("stage=\"{}\",replica=\"{replica}\"", escaped(&stage.name));
+        let _ = writeln!(text, "{LOAD}{{{labels}}} {}", stage.load_us as f64 / 1e6);
+    }
+    let mut gauge = |name: &str, help: &str, value: fn(&StageStats) -> f64| {
         head(&mut text, name, help, "gauge");
         for (replica, stage) in &stages {
             let labels = format!("stage=\"{}\",replica=\"{replica}\"", escaped(&stage.name));
             let _ = writeln!(text, "{name}{{{labels}}} {}", value(stage));
         }
     };
-    gauge("tidegate_origin_stage_servers", "Servers of the stage.", |stage| stage.servers);
-    gauge("tidegate_origin_stage_busy", "Servers at work.", |stage| stage.busy);
-    gauge("tidegate_origin_stage_queue", "Requests in line for a server.", |stage| stage.queued);
+    gauge(LOAD1, LOAD1_HELP, |stage| stage.load);
+    gauge("tidegate_origin_stage_servers", "Servers of the stage.", |stage| stage.servers.into());
+    gauge("tidegate_origin_stage_busy", "Servers at work.", |stage| stage.busy.into());
+    gauge("tidegate_origin_stage_queue", "Requests in line for a server.", |stage| stage.queued.into());
     requests(&mut text, &control.stats(), control.replicas());
     text
 }
@@ -51,6 +62,10 @@ pub(super) fn host(control: &Control, name: &str) -> Option<String> {
     let sum = |value: fn(&StageStats) -> u32| ours().map(value).sum::<u32>();
     let [running, queue] = [sum(|stage| stage.busy), sum(|stage| stage.queued)];
     gauge(&mut text, "node_procs_running", "Requests at work or in line for a server.", running + queue);
+    gauge(&mut text, LOAD1, LOAD1_HELP, ours().map(|stage| stage.load).sum::<f64>());
+    let load_us: u64 = ours().map(|stage| stage.load_us).sum();
+    head(&mut text, LOAD, LOAD_HELP, "counter");
+    let _ = writeln!(text, "{LOAD} {}", load_us as f64 / 1e6);
     gauge(&mut text, "tidegate_origin_stage_busy", "Servers at work.", running);
     gauge(&mut text, "tidegate_origin_stage_queue", "Requests in line for a server.", queue);
     Some(text)

@@ -97,11 +97,14 @@ impl Servers {
             let open = if i < state.open { now - server.since } else { Duration::ZERO };
             micros((server.existed + open).saturating_sub(server.burnt))
         };
+        let busy = state.servers.iter().filter(|server| server.busy).count();
         StageStats {
             name: self.name.clone(),
             servers: state.open as u32,
-            busy: state.servers.iter().filter(|server| server.busy).count() as u32,
+            busy: busy as u32,
             queued: state.line.len() as u32,
+            load: (busy + state.line.len()) as f64,
+            load_us: 0,
             busy_us: state.servers.iter().map(|server| micros(server.burnt)).collect(),
             idle_us: state.servers.iter().enumerate().map(idle).collect(),
         }

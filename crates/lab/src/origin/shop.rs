@@ -16,7 +16,6 @@
 //! the page cache; no disk is waited for.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -26,9 +25,13 @@ use tidegate_gateway::base::clock::Clock;
 
 use crate::scratch::Scratch;
 
+mod database;
+mod fields;
 mod fill;
+mod load;
 mod pages;
 mod route;
+mod rubis;
 mod service;
 mod stage;
 mod store;
@@ -38,67 +41,11 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
+pub use crate::scenario::{MAX_SHOP_SERVERS as MAX_SERVERS, NotASize, ShopSize as Size};
 pub use service::{Ended, Service, Tiers};
 
 /// Bytes of the database that are mapped rather than copied: more than the largest shop.
 const MAP_BYTES: i64 = 1 << 30;
-
-/// How much there is in a shop. The time of a search is proportional to the items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Size {
-    Small,
-    #[default]
-    Medium,
-    Large,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected small, medium or large; got {0:?}")]
-pub struct NotASize(pub String);
-
-impl FromStr for Size {
-    type Err = NotASize;
-
-    fn from_str(text: &str) -> Result<Self, NotASize> {
-        let sizes = [Self::Small, Self::Medium, Self::Large];
-        sizes.into_iter().find(|size| size.name() == text).ok_or_else(|| NotASize(text.into()))
-    }
-}
-
-impl Size {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Small => "small",
-            Self::Medium => "medium",
-            Self::Large => "large",
-        }
-    }
-
-    /// Items for sale or sold.
-    pub fn items(self) -> u32 {
-        match self {
-            Self::Small => 2_000,
-            Self::Medium => 50_000,
-            Self::Large => 250_000,
-        }
-    }
-
-    pub fn users(self) -> u32 {
-        self.items() / 5
-    }
-
-    pub fn bids(self) -> u32 {
-        self.items() * 2
-    }
-
-    pub fn comments(self) -> u32 {
-        self.items() / 2
-    }
-}
-
-/// Most servers of a tier, as of an origin that burns CPU time: more threads than any machine has cores for,
-/// fewer than any system refuses.
-pub const MAX_SERVERS: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ShopError {

@@ -29,6 +29,11 @@ pub struct ClosedLoop {
     pub browsers: u32,
     /// How many join in a second.
     pub join: f64,
+    /// So many join first, and only after `hold` the others: a crowd that comes over a quiet service. 0: all
+    /// join one after another.
+    pub first: u32,
+    /// Time from when the first have joined.
+    pub hold: Duration,
     /// Time after the last has joined that is not measured yet.
     pub settle: Duration,
     /// Time that is measured. At its end nobody asks for another page.
@@ -49,7 +54,14 @@ pub struct Rounds {
 impl ClosedLoop {
     /// When the measured time begins, from the start of the run.
     pub fn measured_from(&self) -> Duration {
-        Duration::from_secs_f64(f64::from(self.browsers) / self.join).saturating_add(self.settle)
+        self.joins_at(f64::from(self.browsers)).saturating_add(self.settle)
+    }
+
+    /// When so many have joined; between two whole numbers, a part of the way.
+    pub fn joins_at(&self, number: f64) -> Duration {
+        let held = self.first > 0 && number > f64::from(self.first);
+        let join = Duration::from_secs_f64(number / self.join);
+        if held { join.saturating_add(self.hold) } else { join }
     }
 
     pub fn ends(&self) -> Duration {
@@ -75,10 +87,15 @@ pub(super) fn read(arrivals: &mut Section<'_, '_>) -> Option<ClosedLoop> {
     let closed = ClosedLoop {
         browsers: section.need("browsers", &Count(1..=u64::from(MAX_BROWSERS)), 1u32),
         join: section.take("join", &Number(0.001..=1e6), 50.0),
+        first: section.take("first", &Count(0..=u64::from(MAX_BROWSERS)), 0u32),
+        hold: section.take("hold", &MOMENT, Duration::ZERO),
         settle: section.take("settle", &MOMENT, Duration::ZERO),
         lasts: section.need("for", &SPAN, Duration::from_secs(1)),
         sessions: rounds(&mut section),
     };
+    if section.has("hold") && !section.has("first") {
+        section.conflict("hold", "`first` with it: how many join before", "a time that has no effect");
+    }
     section.finish();
     for other in ["phase", "process", "repeat", "replay", "speed"] {
         if arrivals.has(other) {

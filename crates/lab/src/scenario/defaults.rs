@@ -42,6 +42,8 @@ impl Default for Step {
             weight: None,
             parts: 0,
             part: "/static/{n}".into(),
+            of_type: String::new(),
+            costly: false,
         }
     }
 }
@@ -62,6 +64,7 @@ impl Default for OriginSpec {
             pause: None,
             neighbour: None,
             changes: Vec::new(),
+            shop: None,
         }
     }
 }

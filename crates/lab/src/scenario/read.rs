@@ -188,7 +188,7 @@ const EVERY_SECTION: &str = "
 target = {}
 arrivals = { closed = {}, phase = [{ diurnal = {} }] }
 visitor = [{ step = [{}] }]
-origin = { pause = {}, neighbour = {}, stage = [{}], path = [{}], change = [{}] }
+origin = { shop = {}, pause = {}, neighbour = {}, stage = [{}], path = [{}], change = [{}] }
 gate = {}
 fault = [{}]
 ";

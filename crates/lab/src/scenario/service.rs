@@ -10,6 +10,7 @@ use tidegate_core::units::MAX_CLASSES;
 
 use super::kinds::{Drawn, MOMENT, NAME};
 use super::section::{Key, Section};
+use super::shop;
 use super::{Change, Discipline, Errors, Mode, OriginSpec, PathSpec, Spell, Stage};
 use crate::dist::Dist;
 use crate::model::Paths;
@@ -55,6 +56,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> OriginSpec {
             inside.need("speed", &Number(0.001..=1.0), 1.0)
         }),
         changes: changes(&mut section, mode),
+        shop: shop::read(&mut section),
     };
     section.finish();
     spec

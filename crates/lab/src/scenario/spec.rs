@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::shop::ShopSpec;
 use crate::dist::Dist;
 
 /// The service. As a model: a pool of workers with a bounded backlog in each replica; a worker takes a
@@ -29,6 +30,8 @@ pub struct OriginSpec {
     pub neighbour: Option<Spell>,
     /// What changes while running, in order of time.
     pub changes: Vec<Change>,
+    /// A real service in place of the model, where there are sockets.
+    pub shop: Option<ShopSpec>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

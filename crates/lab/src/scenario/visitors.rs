@@ -113,7 +113,12 @@ fn step(section: &mut Section<'_, '_>) -> Step {
         weight: section.maybe("weight", &Number(0.0..=1e6)),
         parts: section.take("parts", &Count(0..=255), usual.parts),
         part: section.take("part", &TARGET, usual.part),
+        of_type: section.maybe("type", &NAME).unwrap_or_default(),
+        costly: section.take("costly", &Flag, usual.costly),
     };
+    if step.costly && step.of_type.is_empty() {
+        section.conflict("costly", "`type` with it", "a mark of no type");
+    }
     section.finish();
     step
 }

@@ -33,7 +33,7 @@ use crate::slab::Slab;
 use crate::tally::Tally;
 use crate::times::micros_up;
 use crate::visitor::{Next, Visitor};
-use crate::visitor_events::{End, Failure, Noted, RequestKind};
+use crate::visitor_events::{End, Failure, RequestKind};
 use crate::wheel::Wheel;
 
 /// Events of the agenda. Numbers of requests come with their generation: those of requests that are over are
@@ -338,12 +338,11 @@ impl<'s> World<'s> {
         }
         let Some(client) = self.clients.get_mut(number) else { return };
         let was_in_room = client.visitor.in_room();
+        let step = client.visitor.step();
         let reaction = client.visitor.receive(&self.mix, outcome, now);
         let in_room = client.visitor.in_room();
         self.tally.noted(&reaction.noted, was_in_room, in_room, now);
-        if matches!(reaction.noted, Noted::Served { .. }) {
-            self.tally.served_of(client.visitor.kind());
-        }
+        self.tally.noted_of(client.visitor.kind(), step, &reaction.noted, now);
         reaction.session.into_iter().for_each(|end| self.tally.session(end, now));
         self.oracle.noted(number, client.visitor.kind(), &reaction.noted);
         self.goes_on(number, reaction.next, now);

@@ -31,6 +31,10 @@ impl Measured {
         Self { from, to, response_us, sum_us: 0, sessions: Sessions::default() }
     }
 
+    pub fn span(&self) -> (Duration, Duration) {
+        (self.from, self.to)
+    }
+
     /// A request was served at `now`, after `us` microseconds.
     pub fn served(&mut self, us: u64, now: Duration) {
         if (self.from..self.to).contains(&now) {
@@ -58,7 +62,7 @@ impl Measured {
     }
 
     /// The figures; of a run that ended at `lasted`, up to there.
-    pub fn figures(&self, lasted: Duration) -> [(&'static str, f64); 9] {
+    pub fn figures(&self, lasted: Duration) -> [(&'static str, f64); 10] {
         let seconds = lasted.min(self.to).saturating_sub(self.from).as_secs_f64();
         let (served, max_ms) = (self.response_us.len() as f64, self.response_us.max() as f64 / 1000.0);
         let ms = |q| (self.response_us.value_at_quantile(q) as f64 / 1000.0).min(max_ms);
@@ -70,6 +74,7 @@ impl Measured {
             ("steady_response_mean_ms", ratio(self.sum_us as f64 / 1000.0, served)),
             ("steady_response_p50_ms", ms(0.5)),
             ("steady_response_p99_ms", ms(0.99)),
+            ("steady_response_max_ms", max_ms),
             ("good_sessions_per_min", per_min(good)),
             ("whole_sessions_per_min", per_min(good + slow)),
             ("broken_sessions_per_min", per_min(broken)),
@@ -77,7 +82,7 @@ impl Measured {
         ]
     }
 
-    pub fn keys() -> [&'static str; 9] {
+    pub fn keys() -> [&'static str; 10] {
         Self::new(Duration::ZERO, Duration::ZERO).figures(Duration::ZERO).map(|(key, _)| key)
     }
 }

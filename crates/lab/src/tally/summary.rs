@@ -21,12 +21,13 @@ impl Tally {
             partial,
             summary: self.summary(&series),
             series,
+            times: self.types.iter().flat_map(|types| types.distributions()).collect(),
         };
         outcome.summarise_door();
         outcome
     }
 
-    pub fn measured_keys() -> [&'static str; 9] {
+    pub fn measured_keys() -> [&'static str; 10] {
         Measured::keys()
     }
 
@@ -91,6 +92,7 @@ impl Tally {
             .chain(measured)
             .chain(kinds)
             .map(|(key, value)| (key.to_string(), value))
+            .chain(self.types.iter().flat_map(|types| types.figures()))
             .collect()
     }
 

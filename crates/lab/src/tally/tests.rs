@@ -383,8 +383,9 @@ fn the_measured_part_counts_what_is_served_in_it() {
     let of = |at: &[u64]| {
         let mut tally = Tally::of(["a", "b c"].into_iter(), Some((2 * SECOND, 5 * SECOND)));
         for (i, at) in at.iter().enumerate() {
-            visit(&mut tally, Duration::from_millis(*at), 100 * MS);
-            tally.served_of(i as u32 % 2);
+            let at = Duration::from_millis(*at);
+            visit(&mut tally, at, 100 * MS);
+            tally.noted_of(i as u32 % 2, 0, &served(at, 100 * MS, None), at + 100 * MS);
         }
         tally
     };
@@ -401,4 +402,41 @@ fn the_measured_part_counts_what_is_served_in_it() {
     let early = of(&[2000, 3900]).outcome("", Way::Sim, 1, None);
     assert_eq!((early.summary["steady_seconds"], early.summary["steady_goodput_rps"]), (2.0, 1.0));
     assert!(!Tally::default().outcome("", Way::Sim, 1, None).summary.contains_key("steady_seconds"));
+}
+
+#[test]
+fn types_are_counted_apart_and_the_costly_ones_together() {
+    let plan = TypePlan {
+        types: vec![("view".into(), false), ("find-it".into(), true), ("sort".into(), true)],
+        of_step: vec![vec![Some(0), Some(1)], vec![Some(2), None]],
+    };
+    let of = || Tally::of(["a", "b"].into_iter(), Some((SECOND, 5 * SECOND))).with_types(plan.clone());
+    let note = |tally: &mut Tally, kind, step, ms: u32, at: Duration| {
+        tally.noted_of(kind, step, &served(at, ms * MS, None), at + ms * MS);
+    };
+    let (mut tally, mut other) = (of(), of());
+    (1..=100).for_each(|ms| note(&mut tally, 0, 0, ms, SECOND));
+    // Before the measured part, after it, and of no type.
+    note(&mut tally, 0, 0, 900, Duration::ZERO);
+    note(&mut tally, 0, 0, 900, 5 * SECOND);
+    note(&mut tally, 1, 1, 900, SECOND);
+    note(&mut other, 0, 1, 400, SECOND);
+    note(&mut other, 1, 0, 200, SECOND);
+    other.noted_of(0, 1, &Noted::Failed(Failure::Refused), 2 * SECOND);
+    other.noted_of(0, 1, &Noted::ToldFull, 2 * SECOND);
+    tally.merge(&other);
+    let outcome = tally.outcome("", Way::Sim, 1, None);
+    let figure = |key: &str| *outcome.summary.get(key).unwrap_or_else(|| panic!("{key}"));
+    let near = |key: &str, expected: f64| {
+        assert!((figure(key) - expected).abs() <= expected * 0.011, "{key}: {}", figure(key));
+    };
+    assert_eq!((figure("type_view_served"), figure("others_served")), (100.0, 100.0));
+    near("type_view_p99_ms", 99.0);
+    near("others_p99_ms", 99.0);
+    near("type_view_mean_ms", 50.5);
+    near("type_find_it_max_ms", 400.0);
+    assert_eq!((figure("type_find_it_served"), figure("type_find_it_failed")), (1.0, 2.0));
+    assert_eq!((figure("costly_served"), figure("costly_failed"), figure("others_failed")), (2.0, 2.0, 0.0));
+    near("costly_mean_ms", 300.0);
+    assert!(!Tally::default().outcome("", Way::Sim, 1, None).summary.contains_key("others_p99_ms"));
 }

@@ -3,7 +3,8 @@
 //! Times are seconds since the opening, so that the content does not depend on the day: bids and comments lie
 //! before zero, nine auctions in ten are still open and close within a week, the others are over.
 //!
-//! Every access has its index but one: a word anywhere in titles and descriptions. See `store.rs`.
+//! Every access has its index but two: a word anywhere in titles and descriptions (`store.rs`), and the order
+//! by the bids of the last week and the sellers' rating (`rubis/store.rs`).
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -13,12 +14,14 @@ use super::Size;
 use super::vocabulary::{ADJECTIVES, CATEGORIES, NOUNS, PHRASES, REGIONS, REMARKS};
 
 /// Changes whenever tables or content do: a kept file of another version is not this shop.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 /// Auctions last at most this long after the opening; what happened before it happened as long ago.
 pub(super) const WEEK_S: i64 = 7 * 24 * 3600;
 const HOUR_S: i64 = 3600;
 /// One auction in this many is over when the shop opens.
 const OVER: u32 = 10;
+/// Largest raise beside the coins, in cents.
+const MOST_RAISE: i64 = 5_000;
 /// Things named in a description: with the phrases between them about 400 characters, a short real one.
 const DESCRIBED: usize = 9;
 
@@ -50,6 +53,10 @@ pub(super) fn fill(connection: &mut Connection, size: Size, seed: u64, opened_us
     items(&transaction, size, &mut rng)?;
     comments(&transaction, size, &mut rng)?;
     transaction.execute_batch(INDICES)?;
+    transaction.execute(
+        "INSERT INTO filled VALUES (?1, ?2, ?3, ?4, 0)",
+        [size.users(), size.items(), size.bids(), size.comments()],
+    )?;
     transaction.commit()
 }
 
@@ -101,8 +108,9 @@ fn offers(bids: u32, start_cents: i64, ends_s: i64, rng: &mut StdRng) -> Vec<(i6
     let mut cents = start_cents;
     let mut raise = || {
         let offered = cents;
-        // Five percent and some coins above the last one, as people bid.
-        cents += cents / 20 + rng.random_range(1..200);
+        // Five percent and some coins above the last one, as people bid, but never more than fifty above: the
+        // most popular items have a thousand bids.
+        cents += (cents / 20).min(MOST_RAISE) + rng.random_range(1..200);
         offered
     };
     times.into_iter().map(|at_s| (raise(), at_s)).collect()

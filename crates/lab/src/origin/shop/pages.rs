@@ -9,7 +9,8 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::route::{Misread, Query};
+use super::fields::{MAX_PAGE, Misread};
+use super::route::Query;
 use super::store::{Accepted, Found, Item, List, Listing, Money, PAGE_ITEMS, Refusal, User};
 use super::vocabulary::CATEGORIES;
 use crate::escape::escape;
@@ -104,7 +105,7 @@ pub(super) fn healthy() -> Response<Bytes> {
     reply(StatusCode::OK, "text/plain; charset=utf-8", "ok\n".into())
 }
 
-fn problem(status: StatusCode, reason: &str, format: Format) -> Response<Bytes> {
+pub(super) fn problem(status: StatusCode, reason: &str, format: Format) -> Response<Bytes> {
     if format == Format::Json {
         return data(status, &json!({ "status": status.as_u16(), "detail": reason }));
     }
@@ -137,14 +138,14 @@ fn list_page(ask: &Query, list: &List) -> Response<Bytes> {
     if page > 1 {
         body.push_str(&format!("<a rel=\"prev\" href=\"{here}&amp;page={}\">Previous</a> ", page - 1));
     }
-    if u64::from(page) < pages.min(super::route::MAX_PAGE.into()) {
+    if u64::from(page) < pages.min(MAX_PAGE.into()) {
         body.push_str(&format!("<a rel=\"next\" href=\"{here}&amp;page={}\">Next</a>", page + 1));
     }
     body.push_str("</p>");
     html(StatusCode::OK, &heading, &body)
 }
 
-fn item_page(item: &Item) -> Response<Bytes> {
+pub(super) fn item_page(item: &Item) -> Response<Bytes> {
     let listing = &item.listing;
     let mut body = format!(
         "<p>{description}</p><p>Sold by <a href=\"/user/{seller}\">{name}</a> ({rating}) in \
@@ -183,7 +184,11 @@ fn item_page(item: &Item) -> Response<Bytes> {
     html(StatusCode::OK, &listing.title, &body)
 }
 
-fn user_page(user: &User) -> Response<Bytes> {
+pub(super) fn user_page(user: &User) -> Response<Bytes> {
+    html(StatusCode::OK, &user.name, &user_body(user))
+}
+
+pub(super) fn user_body(user: &User) -> String {
     let mut body = format!(
         "<p>User number {}, from {}, rated {}</p><h2>Selling</h2>{}<h2>What others say</h2><ul>",
         user.id,
@@ -200,7 +205,7 @@ fn user_page(user: &User) -> Response<Bytes> {
         ));
     }
     body.push_str("</ul>");
-    html(StatusCode::OK, &user.name, &body)
+    body
 }
 
 /// A browser is sent to the item, so that a reload does not bid again; a program gets the result.
@@ -215,7 +220,7 @@ fn bid_page(accepted: Accepted, format: Format) -> Response<Bytes> {
     response
 }
 
-struct Table<'a>(&'a [Listing]);
+pub(super) struct Table<'a>(pub &'a [Listing]);
 
 impl Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -234,12 +239,12 @@ impl Display for Table<'_> {
     }
 }
 
-fn category_name(category: u32) -> &'static str {
+pub(super) fn category_name(category: u32) -> &'static str {
     (category as usize).checked_sub(1).and_then(|at| CATEGORIES.get(at)).copied().unwrap_or("Other")
 }
 
 /// A page with the shop's head and navigation. `body` is HTML.
-fn html(status: StatusCode, title: &str, body: &str) -> Response<Bytes> {
+pub(super) fn html(status: StatusCode, title: &str, body: &str) -> Response<Bytes> {
     let title = escape(title);
     let mut page = String::with_capacity(4096);
     page.push_str(&format!(

@@ -1,18 +1,9 @@
 //! Parses a request to the shop. Every input is checked and bounded here, before it can cost anything.
 
-use std::borrow::Cow;
-
 use http::{Method, Request};
 
-/// Longest form taken, in bytes: three numbers need less than a hundred.
-pub(super) const MAX_FORM: usize = 4 * 1024;
-/// Longest text to search for, in characters. The cost of a scan grows with it only a little; nobody types
-/// more.
-pub(super) const MAX_TEXT: usize = 100;
-/// Last page of a list: the database walks over everything before a page, and nobody reads as far.
-pub(super) const MAX_PAGE: u32 = 500;
-/// Highest bid, in cents: ten million.
-pub(super) const MAX_CENTS: i64 = 1_000_000_000;
+use super::fields::{Fields, MAX_FORM, Misread, cents, excerpt, number};
+use super::rubis;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Query {
@@ -33,6 +24,18 @@ pub(super) enum Query {
     Lucky(u32),
     /// A bid on the item that this number falls on.
     LuckyBid(u32),
+    Rubis(rubis::Ask),
+}
+
+impl Query {
+    /// Whether it changes the database: carried out also if its visitor has left.
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Bid(_) | Self::LuckyBid(_) => true,
+            Self::Rubis(ask) => ask.writes(),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,21 +43,6 @@ pub(super) struct BidForm {
     pub item: i64,
     pub user: i64,
     pub cents: i64,
-}
-
-/// A request the database need not see.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Misread {
-    #[error("there is no such page")]
-    NoPage,
-    #[error("{0} is expected here")]
-    Method(&'static str),
-    #[error("the form is longer than {MAX_FORM} bytes")]
-    LongForm,
-    #[error("{name}: expected {expected}, got {got:?}")]
-    Query { name: &'static str, expected: &'static str, got: String },
-    #[error("{name}: expected {expected}, got {got:?}")]
-    Form { name: &'static str, expected: &'static str, got: String },
 }
 
 pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Query, Misread> {
@@ -65,6 +53,10 @@ pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Query, Misread
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
     let post = request.method() == Method::POST;
     match page {
+        ("rubis", Some(name), None) => {
+            let query = request.uri().query().unwrap_or_default();
+            rubis::route::read(name, request.method(), query, form).map(Query::Rubis)
+        }
         ("bid", None, None) if post => bid(form).map(Query::Bid),
         ("bid", None, None) => Err(Misread::Method("POST")),
         ("lucky", Some(n), None) if get => number(n).map(Query::Lucky).ok_or(Misread::NoPage),
@@ -86,58 +78,6 @@ pub(super) fn read(request: &Request<impl AsRef<[u8]>>) -> Result<Query, Misread
     }
 }
 
-struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
-
-impl<'a> Fields<'a> {
-    fn new(text: &'a [u8]) -> Self {
-        Self(form_urlencoded::parse(text).collect())
-    }
-
-    /// The first field of that name; an empty one counts as absent, since forms send them.
-    fn get(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.0.iter().find(|(key, value)| key == name && !value.is_empty())?;
-        Some(value)
-    }
-
-    fn category(&self) -> Result<Option<u32>, Misread> {
-        let Some(value) = self.get("category") else { return Ok(None) };
-        let category = number(value).filter(|n| (1..=super::vocabulary::CATEGORIES.len() as u32).contains(n));
-        category.map(Some).ok_or_else(|| Misread::Query {
-            name: "category",
-            expected: "the number of a category",
-            got: excerpt(value),
-        })
-    }
-
-    fn page(&self) -> Result<u32, Misread> {
-        let Some(value) = self.get("page") else { return Ok(1) };
-        number(value).filter(|page| (1..=MAX_PAGE).contains(page)).ok_or_else(|| Misread::Query {
-            name: "page",
-            expected: "a number from 1 to 500",
-            got: excerpt(value),
-        })
-    }
-
-    fn text(&self) -> Result<String, Misread> {
-        let text = self.get("q").unwrap_or_default().trim();
-        let fits = (1..=MAX_TEXT).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-        fits.then(|| text.to_owned()).ok_or_else(|| Misread::Query {
-            name: "q",
-            expected: "1 to 100 characters to look for",
-            got: excerpt(text),
-        })
-    }
-
-    fn form_number(&self, name: &'static str) -> Result<i64, Misread> {
-        let value = self.get(name).unwrap_or_default();
-        number(value).map(i64::from).ok_or_else(|| Misread::Form {
-            name,
-            expected: "a whole number",
-            got: excerpt(value),
-        })
-    }
-}
-
 fn bid(form: &[u8]) -> Result<BidForm, Misread> {
     if form.len() > MAX_FORM {
         return Err(Misread::LongForm);
@@ -152,30 +92,10 @@ fn bid(form: &[u8]) -> Result<BidForm, Misread> {
     Ok(BidForm { item: fields.form_number("item")?, user: fields.form_number("user")?, cents })
 }
 
-/// Digits only: `u32::from_str` would take a plus sign.
-fn number(text: &str) -> Option<u32> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
-/// "12", "12.5" or "12.50", from one cent to [`MAX_CENTS`].
-fn cents(text: &str) -> Option<i64> {
-    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
-    let whole = i64::from(number(whole)?);
-    let fraction = match fraction.len() {
-        1 => 10 * number(fraction)?,
-        2 => number(fraction)?,
-        _ => return None,
-    };
-    Some(whole * 100 + i64::from(fraction)).filter(|cents| (1..=MAX_CENTS).contains(cents))
-}
-
-fn excerpt(text: &str) -> String {
-    text.chars().take(40).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::shop::fields::MAX_CENTS;
 
     fn ask(method: &str, target: &str, form: &str) -> Result<Query, Misread> {
         let request = Request::builder().method(method).uri(target).body(form.to_owned()).expect("request");

@@ -13,9 +13,10 @@ use tokio::sync::oneshot;
 
 use crate::model::{StageStats, Stats};
 
+use super::database::{self, Found};
 use super::stage::{Meter, Stage};
 use super::visit::{self, DbJob, Visit, Visiting};
-use super::{MAX_SERVERS, Shop, ShopError, pages, route, store};
+use super::{MAX_SERVERS, Shop, ShopError, pages, route, rubis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiers {
@@ -108,7 +109,9 @@ impl Service {
                 let (shop, mut connection) = (Arc::clone(&shop), shop.connect()?);
                 let interrupt = Arc::new(connection.get_interrupt_handle());
                 Ok(move |job: DbJob, _: &Meter| {
-                    job.run(&interrupt, |ask| store::run(&mut connection, &shop.writer, ask, shop.now_s()));
+                    job.run(&interrupt, |ask| {
+                        database::run(&mut connection, &shop.writer, ask, shop.now_s())
+                    });
                 })
             })
             .collect();
@@ -190,7 +193,8 @@ impl AppJob {
         let response = match route::read(&self.request) {
             Err(misread) => pages::misread(&misread, format),
             Ok(ask) => match meter.away(|| visit::ask(db, ask.clone(), &self.visit)) {
-                Ok(found) => pages::found(&ask, &found, format),
+                Ok(Found::Shop(found)) => pages::found(&ask, &found, format),
+                Ok(Found::Rubis(answer)) => rubis::pages::page(&answer, format),
                 Err(visit::Unanswered::Left) => return self.present.ended(Ended::Abandoned),
                 Err(visit::Unanswered::Failed(error)) => {
                     tracing::warn!(%error, ?ask, "the shop's database failed");

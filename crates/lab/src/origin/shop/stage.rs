@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::time::Instant;
 
+use super::load::Load;
 use crate::model::StageStats;
 use crate::times::micros;
 
@@ -29,6 +30,7 @@ struct Shared<J> {
     queue: Mutex<Queue<J>>,
     ready: Condvar,
     meters: Vec<Meter>,
+    load: Arc<Load>,
     started: Instant,
 }
 
@@ -38,8 +40,11 @@ struct Queue<J> {
     open: bool,
 }
 
-#[derive(Default)]
-pub(super) struct Meter(Mutex<Busy>);
+pub(super) struct Meter {
+    busy: Mutex<Busy>,
+    /// The whole tier's.
+    load: Arc<Load>,
+}
 
 #[derive(Default)]
 struct Busy {
@@ -53,12 +58,15 @@ impl<J: Send + 'static> Stage<J> {
     where
         H: FnMut(J, &Meter) + Send + 'static,
     {
+        let load = Arc::new(Load::new());
+        let meter = || Meter { busy: Mutex::default(), load: Arc::clone(&load) };
         let shared = Arc::new(Shared {
             name,
             room: handlers.len().saturating_add(backlog),
             queue: Mutex::new(Queue { waiting: VecDeque::new(), in_service: 0, open: true }),
             ready: Condvar::new(),
-            meters: handlers.iter().map(|_| Meter::default()).collect(),
+            meters: handlers.iter().map(|_| meter()).collect(),
+            load: Arc::clone(&load),
             started: Instant::now(),
         });
         let mut stage = Self { shared, threads: Vec::with_capacity(handlers.len()) };
@@ -81,6 +89,7 @@ impl<J: Send + 'static> Stage<J> {
             return Err(job);
         }
         queue.waiting.push_back(job);
+        self.shared.load.add();
         drop(queue);
         self.shared.ready.notify_one();
         Ok(())
@@ -92,11 +101,14 @@ impl<J> Stage<J> {
     pub fn stats(&self) -> StageStats {
         let existed = self.shared.started.elapsed();
         let seen: Vec<_> = self.shared.meters.iter().map(Meter::read).collect();
+        let (load, load_us) = self.shared.load.read();
         StageStats {
             name: self.shared.name.to_owned(),
             servers: seen.len() as u32,
             busy: seen.iter().filter(|(at_work, _)| *at_work).count() as u32,
             queued: self.shared.queue.lock().waiting.len() as u32,
+            load,
+            load_us,
             busy_us: seen.iter().map(|(_, busy)| micros(*busy)).collect(),
             idle_us: seen.iter().map(|(_, busy)| micros(existed.saturating_sub(*busy))).collect(),
         }
@@ -138,26 +150,29 @@ impl<J> Shared<J> {
             meter.resume();
             handler(job, meter);
             meter.pause();
+            self.load.remove();
             self.queue.lock().in_service -= 1;
         }
     }
 }
 
 impl Meter {
-    /// Runs `elsewhere`, whose time is another tier's.
+    /// Runs `elsewhere`, whose time and load are another tier's.
     pub fn away<T>(&self, elsewhere: impl FnOnce() -> T) -> T {
         self.pause();
+        self.load.remove();
         let value = elsewhere();
+        self.load.add();
         self.resume();
         value
     }
 
     fn resume(&self) {
-        self.0.lock().since = Some(Instant::now());
+        self.busy.lock().since = Some(Instant::now());
     }
 
     fn pause(&self) {
-        let mut busy = self.0.lock();
+        let mut busy = self.busy.lock();
         if let Some(since) = busy.since.take() {
             busy.total += since.elapsed();
         }
@@ -165,7 +180,7 @@ impl Meter {
 
     /// Whether it is busy now, and for how long it has been in all.
     fn read(&self) -> (bool, Duration) {
-        let busy = self.0.lock();
+        let busy = self.busy.lock();
         let now = busy.since.map_or(Duration::ZERO, |since| since.elapsed());
         (busy.since.is_some(), busy.total + now)
     }

@@ -19,7 +19,7 @@ use super::route::{BidForm, Query};
 /// Items on a page of a list.
 pub(super) const PAGE_ITEMS: u32 = 20;
 /// Bids, comments and items shown on an item's or a user's page.
-const SHOWN: u32 = 10;
+pub(super) const SHOWN: u32 = 10;
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
@@ -120,15 +120,15 @@ pub(super) enum Refusal {
     TooLow { least_cents: i64 },
 }
 
-struct Auction {
-    seller: i64,
+pub(super) struct Auction {
+    pub seller: i64,
     ends_s: i64,
     start_cents: i64,
     highest_cents: Option<i64>,
 }
 
 impl Auction {
-    fn least_cents(&self) -> i64 {
+    pub fn least_cents(&self) -> i64 {
         self.highest_cents.map_or(self.start_cents, |highest| highest + 1)
     }
 }
@@ -155,6 +155,7 @@ pub(super) fn run(connection: &mut Connection, writer: &Mutex<()>, ask: &Query, 
             let _turn = writer.lock();
             lucky_bid(connection, *number, now_s).map(Found::Bid)
         }
+        Query::Rubis(_) => unreachable!("`database.rs` leads it elsewhere"),
     }
 }
 
@@ -167,7 +168,7 @@ fn snapshot<T>(connection: &mut Connection, look: impl FnOnce(&Connection) -> Re
 /// Columns of a [`Listing`]; `?1` is the time now.
 const LISTING: &str = "id, title, category, coalesce(highest_cents, start_cents), bids, ends_s - ?1";
 
-fn listing(row: &Row<'_>) -> Result<Listing> {
+pub(super) fn listing(row: &Row<'_>) -> Result<Listing> {
     Ok(Listing {
         id: row.get(0)?,
         title: row.get(1)?,
@@ -178,11 +179,11 @@ fn listing(row: &Row<'_>) -> Result<Listing> {
     })
 }
 
-fn one<T: FromSql>(connection: &Connection, sql: &str, of: impl Params) -> Result<T> {
+pub(super) fn one<T: FromSql>(connection: &Connection, sql: &str, of: impl Params) -> Result<T> {
     connection.prepare_cached(sql)?.query_row(of, |row| row.get(0))
 }
 
-fn offset(page: u32) -> u32 {
+pub(super) fn offset(page: u32) -> u32 {
     page.saturating_sub(1).saturating_mul(PAGE_ITEMS)
 }
 
@@ -238,7 +239,7 @@ fn pattern(text: &str) -> String {
     pattern
 }
 
-fn item(connection: &Connection, id: i64, now_s: i64) -> Result<Found> {
+pub(super) fn item(connection: &Connection, id: i64, now_s: i64) -> Result<Found> {
     let sql = format!("SELECT {LISTING}, description, seller, start_cents FROM items WHERE id = ?2");
     let found = connection
         .prepare_cached(&sql)?
@@ -263,7 +264,7 @@ fn item(connection: &Connection, id: i64, now_s: i64) -> Result<Found> {
     Ok(Found::Item(Box::new(item)))
 }
 
-fn user(connection: &Connection, id: i64, now_s: i64) -> Result<Found> {
+pub(super) fn user(connection: &Connection, id: i64, now_s: i64) -> Result<Found> {
     let found = connection
         .prepare_cached(
             "SELECT users.name, regions.name, rating FROM users JOIN regions ON regions.id = region
@@ -290,19 +291,29 @@ fn user(connection: &Connection, id: i64, now_s: i64) -> Result<Found> {
 /// with the highest bid and the new one, nobody else bids.
 fn bid(connection: &mut Connection, form: BidForm, now_s: i64) -> Result<Result<Accepted, Refusal>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let auction = match judge(&transaction, form, now_s)? {
+    let outcome = place_bid(&transaction, form, now_s)?;
+    transaction.commit()?;
+    Ok(outcome)
+}
+
+/// The same, within a transaction that holds the right to write.
+pub(super) fn place_bid(
+    connection: &Connection,
+    form: BidForm,
+    now_s: i64,
+) -> Result<Result<Accepted, Refusal>> {
+    let auction = match judge(connection, form, now_s)? {
         Ok(auction) => auction,
         Err(refusal) => return Ok(Err(refusal)),
     };
     debug_assert!(auction.highest_cents.is_none_or(|highest| form.cents > highest));
-    transaction
+    connection
         .prepare_cached("INSERT INTO bids (item, bidder, cents, at_s) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![form.item, form.user, form.cents, now_s])?;
-    let bid = transaction.last_insert_rowid();
-    transaction
+    let bid = connection.last_insert_rowid();
+    connection
         .prepare_cached("UPDATE items SET bids = bids + 1, highest_cents = ?2 WHERE id = ?1")?
         .execute([form.item, form.cents])?;
-    transaction.commit()?;
     Ok(Ok(Accepted { bid, item: form.item, cents: form.cents }))
 }
 
@@ -319,7 +330,7 @@ fn judge(connection: &Connection, form: BidForm, now_s: i64) -> Result<Result<Au
     })
 }
 
-fn auction(connection: &Connection, id: i64) -> Result<Option<Auction>> {
+pub(super) fn auction(connection: &Connection, id: i64) -> Result<Option<Auction>> {
     connection
         .prepare_cached("SELECT seller, ends_s, start_cents, highest_cents FROM items WHERE id = ?1")?
         .query_row([id], |row| {
@@ -334,7 +345,7 @@ fn auction(connection: &Connection, id: i64) -> Result<Option<Auction>> {
 }
 
 /// The open auction that a number falls on: for visitors who have no catalogue, such as a load generator's.
-fn lucky(connection: &Connection, number: u32, now_s: i64) -> Result<Option<i64>> {
+pub(super) fn lucky(connection: &Connection, number: u32, now_s: i64) -> Result<Option<i64>> {
     let items: i64 = one(connection, "SELECT coalesce(max(id), 0) FROM items", [])?;
     let from = 1 + i64::from(number) % items.max(1);
     let first = "SELECT id FROM items NOT INDEXED WHERE id >= ?1 AND ends_s > ?2 ORDER BY id LIMIT 1";

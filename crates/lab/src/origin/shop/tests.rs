@@ -15,6 +15,7 @@ use super::{Service, Shop, Size, Tiers};
 
 mod bidding;
 mod data;
+mod rubis;
 mod tiers;
 
 /// A small shop and one replica.
@@ -237,9 +238,27 @@ async fn sql_in_a_field_is_only_a_text() {
 fn anything() -> impl Strategy<Value = (Method, String, String)> {
     let method = prop::sample::select(vec![Method::GET, Method::POST, Method::HEAD, Method::PUT]);
     let path = prop::sample::select(vec![
-        "/", "/browse", "/search", "/item/", "/user/", "/lucky/", "/bid", "//", "/item", "/x",
+        "/",
+        "/browse",
+        "/search",
+        "/item/",
+        "/user/",
+        "/lucky/",
+        "/bid",
+        "//",
+        "/item",
+        "/x",
+        "/rubis/ViewItem",
+        "/rubis/SearchItemsByRegion",
+        "/rubis/PutBid",
+        "/rubis/PutComment",
+        "/rubis/RegisterItem",
+        "/rubis/",
     ]);
-    let field = ("(q|page|category|item|user|amount)?", "[0-9]{0,20}|[ -~]{0,12}|\\PC{0,60}");
+    let field = (
+        "(q|page|category|region|item|user|to|amount|rating|title|text)?",
+        "[0-9]{0,20}|[ -~]{0,12}|\\PC{0,60}",
+    );
     let fields = prop::collection::vec(field, 0..4);
     (method, path, "[0-9]{0,12}|[ -~]{0,8}", fields.clone(), fields).prop_map(
         |(method, path, tail, query, form)| {

@@ -1,8 +1,8 @@
 //! A query's way to the database and back, also when its visitor leaves.
 //!
 //! By default the query goes on: it waits its turn, runs to its end and the answer is thrown away. A service
-//! that notices leavers drops a query that still waits and interrupts one that runs. Bids are never given up:
-//! who has pressed the button has bid.
+//! that notices leavers drops a query that still waits and interrupts one that runs. What writes is never
+//! given up: who has pressed the button has bid.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
@@ -10,9 +10,9 @@ use std::sync::{Arc, mpsc};
 use parking_lot::Mutex;
 use rusqlite::{ErrorCode, InterruptHandle};
 
+use super::database::Found;
 use super::route::Query;
 use super::stage::Stage;
-use super::store::Found;
 
 #[derive(Default)]
 pub(super) struct Visit {
@@ -78,10 +78,10 @@ impl DbJob {
 
     /// Runs it on the connection that `interrupt` stops.
     pub fn run(self, interrupt: &Arc<InterruptHandle>, run: impl FnOnce(&Query) -> rusqlite::Result<Found>) {
-        let bids = matches!(self.ask, Query::Bid(_) | Query::LuckyBid(_));
+        let writes = self.ask.writes();
         let mut running = self.visit.running.lock();
-        let left = self.visit.left.load(Relaxed) && !bids;
-        if !left && !bids {
+        let left = self.visit.left.load(Relaxed) && !writes;
+        if !left && !writes {
             *running = Some(Arc::clone(interrupt));
         }
         drop(running);

@@ -9,7 +9,7 @@ use crate::origin::shop::{ShopError, fill};
 /// Everything a visitor can come to see, in order.
 fn content(connection: &Connection) -> Vec<Vec<Sql>> {
     let mut rows = Vec::new();
-    for table in ["categories", "regions", "users", "items", "bids", "comments"] {
+    for table in ["categories", "regions", "users", "items", "bids", "comments", "purchases"] {
         let mut statement = connection.prepare(&format!("SELECT * FROM {table} ORDER BY id")).expect(table);
         let columns = statement.column_count();
         let read = statement.query_map([], |row| (0..columns).map(|column| row.get(column)).collect());

@@ -12,8 +12,9 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::model::{StageStats, Stats};
+use crate::origin::shop::database::Found;
 use crate::origin::shop::route::Query;
-use crate::origin::shop::store::Found;
+use crate::origin::shop::store;
 use crate::origin::shop::visit::{DbJob, Unanswered, Visiting};
 use crate::origin::shop::{Ended, ShopError};
 
@@ -139,7 +140,7 @@ fn a_running_query_is_interrupted_when_its_visitor_leaves() {
             while rows.next()?.is_some() {
                 let _ = started.send(());
             }
-            Ok(Found::Nothing)
+            Ok(Found::Shop(store::Found::Nothing))
         });
     });
     starts.recv().expect("runs");
