@@ -28,7 +28,7 @@ mod type_name;
 mod window;
 
 pub use analysis::{Analysis, Columns, TypeAnalysis};
-pub use auto::{AutoSettings, AutoThrottles, Red};
+pub use auto::{AutoSettings, AutoThrottles, Judged};
 pub use confirmation::{Confirmation, Phase, Verdict};
 pub use live::{Live, MAX_FIGURES};
 pub use pearson::{Correlation, pearson};

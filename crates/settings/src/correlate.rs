@@ -124,8 +124,9 @@ impl CorrelateAuto {
         self.never.contains(&name)
     }
 
-    pub fn bounds(&self) -> AutoSettings {
-        AutoSettings { keep: self.keep, lasts: self.lasts, after: self.after }
+    /// `window`: that of the correlation; what was found before it has no data any more.
+    pub fn bounds(&self, window: Duration) -> AutoSettings {
+        AutoSettings { keep: self.keep, lasts: self.lasts, after: self.after, remembers: window }
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_core::correlate::{
-    Analysis, AutoThrottles, Live, MAX_FIGURES, MIN_INTERVALS, Red, TypeAnalysis, TypeName,
+    Analysis, AutoThrottles, Judged, Live, MAX_FIGURES, MIN_INTERVALS, TypeAnalysis, TypeName,
 };
 use tidegate_core::detect::Level;
 use tidegate_core::tune::Correlated;
@@ -247,11 +247,13 @@ impl Correlation {
         }
         let is_reason =
             |name: &str| settings.figures.is_empty() || settings.figures.iter().any(|one| one == name);
-        let red = figures.iter().map(|(figure, _)| figure);
-        let red = red.filter(|figure| figure.level == Some(Level::Red) && is_reason(&figure.name));
-        let analyses: Vec<_> =
-            red.filter_map(|figure| Some((self.analysis(&figure.name)?, figure.red))).collect();
-        let red: Vec<_> = analyses.iter().map(|(analysis, red)| Red { analysis, threshold: *red }).collect();
+        let judged = |figure: &FigureNow| {
+            let is_red = figure.level? == Level::Red;
+            Some(Judged { analysis: self.analysis(&figure.name)?, is_red, threshold: figure.red })
+        };
+        let detectors = figures.iter().map(|(figure, _)| figure).filter(|figure| is_reason(&figure.name));
+        let detectors: Vec<_> = detectors.filter_map(judged).collect();
+        let bounds = settings.bounds(live.settings.correlate.window);
         let throttled = self.throttles.all();
         let suspect = self.with_trial(|trial| trial.suspicion.name.clone());
         let is_spared = |name: &TypeName| {
@@ -260,7 +262,7 @@ impl Correlation {
                 || suspect.as_ref() == Some(name)
                 || throttled.iter().any(|one| *one.name == *text)
         };
-        for (figure, of) in auto.decide(&red, &settings.bounds(), is_spared, now) {
+        for (figure, of) in auto.decide(&detectors, &bounds, is_spared, now) {
             let wanted = NewThrottle {
                 name: of.name.to_string(),
                 action: Action::Rate(of.rate),
