@@ -39,7 +39,7 @@ struct {
 	MAP_UINT(type, MAP_REUSEPORT_SOCKARRAY);
 	MAP_UINT(max_entries, MAX_SOCKETS);
 	MAP_TYPE(key, u32);
-	MAP_TYPE(value, u64);
+	MAP_TYPE(value, u32);
 } sockets SEC(".maps");
 
 INLINE int read_connection(struct sk_reuseport_md *ctx, struct syn *syn)

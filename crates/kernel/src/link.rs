@@ -1,13 +1,15 @@
-//! Which XDP program an interface has, asked of the kernel by rtnetlink.
+//! Network interfaces: their names, and which XDP program they have, asked of the kernel by rtnetlink.
 //!
-//! The one question that neither `aya` nor a file answers. Written by hand, since it is one request with one answer.
+//! Neither `aya` nor a file answers the latter. Written by hand, since it is one request with one answer.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::error::KernelError;
 
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
@@ -29,17 +31,50 @@ pub fn index_of(interface: &str) -> Result<u32, KernelError> {
     }
 }
 
-/// The id of the XDP program on an interface, if it has one.
-pub fn xdp_program(index: u32) -> io::Result<Option<u32>> {
+/// An interface as the kernel describes it.
+#[derive(Default)]
+pub struct Link {
+    /// The id of its XDP program.
+    pub xdp_program: Option<u32>,
+    pub is_up: bool,
+    /// What kind of virtual interface it is.
+    pub kind: Option<String>,
+}
+
+/// Asks for an interface of the network namespace of this thread.
+pub fn describe(index: u32) -> io::Result<Link> {
     let answer = ask(index)?;
+    let flags = answer.get(NLMSG_HEADER + 8..NLMSG_HEADER + 12).and_then(number).unwrap_or(0);
     let attributes = answer.get(NLMSG_HEADER + IFINFO..).unwrap_or_default();
-    let Some(xdp) = attribute(attributes, IFLA_XDP) else { return Ok(None) };
+    let xdp = attribute(attributes, IFLA_XDP).unwrap_or_default();
     let id = [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID]
         .into_iter()
-        .find_map(|kind| attribute(xdp, kind))
-        .and_then(|bytes| bytes.get(..4))
-        .map(|bytes| u32::from_ne_bytes(bytes.try_into().expect("4 bytes")));
-    Ok(id.filter(|id| *id != 0))
+        .find_map(|kind| number(attribute(xdp, kind)?));
+    let kind = attribute(attributes, IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_KIND));
+    let kind = kind.map(|kind| String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned());
+    Ok(Link { xdp_program: id.filter(|id| *id != 0), is_up: flags & libc::IFF_UP as u32 != 0, kind })
+}
+
+/// Names and indices of the interfaces of the network namespace of this thread.
+pub fn interfaces() -> Vec<(String, u32)> {
+    // SAFETY: the list is read up to the entry that ends it, and then given back.
+    unsafe {
+        let list = libc::if_nameindex();
+        let mut found = Vec::new();
+        let mut entry = list;
+        while !entry.is_null() && !(*entry).if_name.is_null() {
+            found.push((CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned(), (*entry).if_index));
+            entry = entry.add(1);
+        }
+        if !list.is_null() {
+            libc::if_freenameindex(list);
+        }
+        found
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().expect("4 bytes")))
 }
 
 /// RTM_GETLINK for one interface, and the message that answers it.

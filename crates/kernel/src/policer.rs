@@ -62,6 +62,10 @@ impl SynPolicing for Policer {
     fn notes(&self) -> &[String] {
         &[]
     }
+
+    fn as_policer(&self) -> Option<&Policer> {
+        Some(self)
+    }
 }
 
 fn attach_to(
@@ -93,7 +97,7 @@ fn attach_to(
 }
 
 fn other_program(interface: &str, index: u32) -> Result<(), KernelError> {
-    match link::xdp_program(index) {
+    match link::describe(index).map(|link| link.xdp_program) {
         Ok(Some(id)) => Err(KernelError::OtherProgram { interface: interface.into(), id }),
         Ok(None) => Ok(()),
         Err(source) => Err(KernelError::Io { what: "asking for the interface's XDP program", source }),

@@ -116,6 +116,11 @@ pub trait SynPolicing: Send {
 
     /// What an operator should know: why XDP was not used, which settings the mechanism cannot honour.
     fn notes(&self) -> &[String];
+
+    /// For [`crate::Priorities::new`]: `None` where nftables polices.
+    fn as_policer(&self) -> Option<&Policer> {
+        None
+    }
 }
 
 /// Polices by the mechanism that `config` asks for. `Auto` takes nftables where XDP does not attach to all of the

@@ -35,7 +35,7 @@ impl fmt::Display for Finding {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterfaceReport {
     pub name: String,
-    /// The driver, if the interface has one that is named.
+    /// The driver, or the kind of a virtual interface.
     pub driver: Option<String>,
     pub is_up: bool,
     /// The id of the XDP program that is there already.
@@ -128,19 +128,21 @@ fn capabilities() -> Vec<&'static str> {
 }
 
 fn interfaces() -> Vec<InterfaceReport> {
-    let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    let report = |name: String| {
-        let index = link::index_of(&name).ok()?;
-        let driver = std::fs::read_link(format!("/sys/class/net/{name}/device/driver")).ok();
+    let report = |(name, index): (String, u32)| {
+        let link = link::describe(index).unwrap_or_default();
+        // Files are of the namespace that mounted them, which is another one where this is not the same interface.
+        let directory = format!("/sys/class/net/{name}");
+        let is_same = read(&format!("{directory}/ifindex")) == Some(index.to_string());
+        let driver = std::fs::read_link(format!("{directory}/device/driver")).ok().filter(|_| is_same);
         let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        let state = read(&format!("/sys/class/net/{name}/operstate")).unwrap_or_default();
-        // The loopback interface does not know.
-        let is_up = matches!(state.as_str(), "up" | "unknown");
-        Some(InterfaceReport { xdp_program: link::xdp_program(index).ok().flatten(), driver, is_up, name })
+        InterfaceReport {
+            name,
+            driver: driver.or(link.kind),
+            is_up: link.is_up,
+            xdp_program: link.xdp_program,
+        }
     };
-    names.into_iter().filter_map(report).collect()
+    link::interfaces().into_iter().map(report).collect()
 }
 
 impl fmt::Display for Report {

@@ -312,3 +312,14 @@ fn shortened(error: &(dyn std::error::Error + 'static)) -> KernelError {
         lines[..1].iter().chain(&lines[from.min(lines.len())..]).copied().collect::<Vec<_>>().join(" | "),
     )
 }
+
+#[cfg(test)]
+#[path = "../tests/suite/frames.rs"]
+mod frames;
+
+#[cfg(test)]
+#[path = "../tests/suite/rights.rs"]
+mod rights;
+
+#[cfg(test)]
+mod tests;
