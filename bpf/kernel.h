@@ -1,8 +1,8 @@
 /*
  * The part of the kernel's interface that the programs use: types, contexts, helpers, declarations of maps.
  *
- * Written down here, so that clang is all that a build needs: no kernel headers, no libbpf, no vmlinux.h. All of it
- * is stable (include/uapi/linux/bpf.h).
+ * Written down here, so that clang is all that a build needs: no kernel headers, no libbpf, no vmlinux.h.
+ * All of it is stable (include/uapi/linux/bpf.h).
  */
 #ifndef TIDEGATE_KERNEL_H
 #define TIDEGATE_KERNEL_H
@@ -15,9 +15,9 @@ typedef unsigned long long u64;
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 /*
- * A function that the verifier checks once, by itself, and not again for each state of its callers: without this the
- * paths through the headers times those through the shapes are more than it follows. Pointers may be null for it, and
- * what they point to must be initialised. From Linux 5.12 on.
+ * A function that the verifier checks once, by itself, and not again for each state of its callers: without
+ * this the paths through the headers times those through the shapes are more than it follows. Pointers may
+ * be null for it, and what they point to must be initialised. From Linux 5.12 on.
  */
 #define SEPARATE __attribute__((noinline))
 
@@ -27,49 +27,49 @@ typedef unsigned long long u64;
 #define MAP_ARRAY(name, value) typeof(value) *name[]
 
 enum map_type {
-	MAP_HASH = 1,
-	MAP_ARRAY_ = 2,
-	MAP_PERCPU_ARRAY = 6,
-	MAP_LRU_HASH = 9,
-	MAP_ARRAY_OF_MAPS = 12,
-	MAP_REUSEPORT_SOCKARRAY = 20,
+    MAP_HASH = 1,
+    MAP_ARRAY_ = 2,
+    MAP_PERCPU_ARRAY = 6,
+    MAP_LRU_HASH = 9,
+    MAP_ARRAY_OF_MAPS = 12,
+    MAP_REUSEPORT_SOCKARRAY = 20,
 };
 
 /* Flags of a map: its elements are allocated when they are inserted. */
 #define NO_PREALLOC 1
 
 enum xdp_action {
-	XDP_DROP = 1,
-	XDP_PASS = 2,
-	/* Send the frame out of the interface that it came from. */
-	XDP_TX = 3,
+    XDP_DROP = 1,
+    XDP_PASS = 2,
+    /* Send the frame out of the interface that it came from. */
+    XDP_TX = 3,
 };
 
 struct xdp_md {
-	u32 data;
-	u32 data_end;
-	u32 data_meta;
-	u32 ingress_ifindex;
-	u32 rx_queue_index;
-	u32 egress_ifindex;
+    u32 data;
+    u32 data_end;
+    u32 data_meta;
+    u32 ingress_ifindex;
+    u32 rx_queue_index;
+    u32 egress_ifindex;
 };
 
 enum { SK_DROP = 0, SK_PASS = 1 };
 
 struct sk_reuseport_md {
-	/* From the TCP header on. */
-	u64 data;
-	u64 data_end;
-	u32 len;
-	/* Big-endian. */
-	u32 eth_protocol;
-	u32 ip_protocol;
-	u32 bind_inany;
-	u32 hash;
-	u32 pad;
-	/* A listener of the group. */
-	void *sk;
-	void *migrating_sk;
+    /* From the TCP header on. */
+    u64 data;
+    u64 data_end;
+    u32 len;
+    /* Big-endian. */
+    u32 eth_protocol;
+    u32 ip_protocol;
+    u32 bind_inany;
+    u32 hash;
+    u32 pad;
+    /* A listener of the group. */
+    void *sk;
+    void *migrating_sk;
 };
 
 /* Offsets count from the IP header. */

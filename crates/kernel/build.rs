@@ -1,7 +1,8 @@
 //! Compiles the programs of `bpf/` with clang, if it is there.
 //!
-//! The object is built twice: with and without jumbo frames in several buffers, which Linux has from 5.18 on. Without
-//! clang the crate builds without the programs, and says at run time what to install (`crate::is_built`).
+//! The object is built twice: with and without jumbo frames in several buffers, which Linux has from 5.18
+//! on. Without clang the crate builds without the programs, and says at run time what to install
+//! (`crate::is_built`).
 
 use std::path::Path;
 use std::process::Command;

@@ -52,7 +52,8 @@ impl KernelError {
     }
 }
 
-/// The message of an error with those of its causes, each of which is in the one before where a library writes it so.
+/// The message of an error with those of its causes, each of which is in the one before where a library
+/// writes it so.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

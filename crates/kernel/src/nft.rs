@@ -1,21 +1,23 @@
 //! SYN policing by nftables, where XDP does not work: the same rules, applied at the entry of the stack.
 //!
-//! One table of the family `netdev`, with a chain at the ingress of the interfaces. Rules stand in it most specific
-//! first, each with a named limit (the bucket) and named counters, which outlive a change of the rules:
+//! One table of the family `netdev`, with a chain at the ingress of the interfaces. Rules stand in it most
+//! specific first, each with a named limit (the bucket) and named counters, which outlive a change of the
+//! rules:
 //!
 //! ```text
 //! ip saddr 10.1.1.5 tcp dport 80 counter name seen_4 limit name limit_4_1 counter name refused_4 drop
 //! ip saddr 10.1.1.5 tcp dport 80 accept
 //! ```
 //!
-//! **It vanishes with the process**, also when that is killed: the table has the flag `owner` (Linux 5.12), so the
-//! kernel removes it with the netlink socket that made it. The socket is that of a child, `nft -i`, which ends when
-//! its input does. Rejected: netlink by hand, which would be another thousand lines for a fallback.
+//! **It vanishes with the process**, also when that is killed: the table has the flag `owner` (Linux 5.12),
+//! so the kernel removes it with the netlink socket that made it. The socket is that of a child, `nft -i`,
+//! which ends when its input does. Rejected: netlink by hand, which would be another thousand lines for a
+//! fallback.
 //!
 //! Each change is one transaction: a SYN meets all of the old rules or all of the new ones.
 //!
-//! What XDP does better: a SYN costs a comparison per rule. A rule whose rate or burst changes starts with a full
-//! bucket. `slow` drops, since nothing can tell the choice of a listening socket which SYN is meant.
+//! What XDP does better: a SYN costs a comparison per rule. A rule whose rate or burst changes starts with
+//! a full bucket. `slow` drops, since nothing can tell the choice of a listening socket which SYN is meant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -31,7 +33,8 @@ use tidegate_core::policing::{Excess, Filter, Rules, SynRule};
 
 use crate::error::KernelError;
 use crate::link;
-use crate::policing::{AttachedTo, Mode, PolicerConfig, RuleCounters, SynPolicing, Totals};
+use crate::policing::SynPolicing;
+use crate::types::{AttachedTo, Mode, PolicerConfig, RuleCounters, Totals};
 
 /// What a SYN is: SYN without ACK, RST and FIN.
 const BARE_SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";
@@ -357,7 +360,8 @@ impl TemporaryFile {
     fn new(name: &str, text: &str) -> io::Result<Self> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let path = std::env::temp_dir().join(format!("{name}.nft")).to_string_lossy().into_owned();
-        // Left by a process of the same number that was killed. A link of somebody else is removed, not followed.
+        // Left by a process of the same number that was killed. A link of somebody else is removed, not
+        // followed.
         let _ = std::fs::remove_file(&path);
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let made = Self { path };

@@ -1,27 +1,26 @@
 //! SYN policing by XDP.
 
-use std::sync::Arc;
-
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp, XdpMode as AyaMode};
 use tidegate_core::policing::SynRule;
 
 use crate::error::{KernelError, with_causes};
 use crate::link;
-use crate::policing::{AttachedTo, Mode, PolicerConfig, RuleCounters, SynPolicing, Totals, XdpMode};
-use crate::program::{Loaded, Part, Shared};
+use crate::policing::SynPolicing;
+use crate::program::{Loaded, Part, Programs, Shared};
+use crate::types::{AttachedTo, Mode, PolicerConfig, RuleCounters, Totals, XdpMode};
 
 /// The program of `bpf/syn_police.bpf.c` on some interfaces.
 pub struct Policer {
-    loaded: Shared,
+    programs: Programs,
     /// Closing them detaches the program: when this is dropped, and when the process ends in whatever way.
     _links: Vec<FdLink>,
     attached: Vec<AttachedTo>,
 }
 
 impl Policer {
-    /// Attaches the program to all of the interfaces, without rules at first: every SYN passes. An interface with
-    /// another XDP program is left alone, and then none is attached to.
+    /// Attaches the program to all of the interfaces, without rules at first: every SYN passes. An
+    /// interface with another XDP program is left alone, and then none is attached to.
     pub fn attach(config: &PolicerConfig) -> Result<Self, KernelError> {
         let indices: Vec<u32> =
             config.interfaces.iter().map(|name| link::index_of(name)).collect::<Result<_, _>>()?;
@@ -33,26 +32,21 @@ impl Policer {
             links.push(link);
             attached.push(AttachedTo { interface: interface.clone(), mode });
         }
-        Ok(Self { loaded, _links: links, attached })
-    }
-
-    /// For [`crate::Priorities`], which then follow the same rules.
-    pub(crate) fn shared(&self) -> Shared {
-        Arc::clone(&self.loaded)
+        Ok(Self { programs: Programs { shared: loaded }, _links: links, attached })
     }
 }
 
 impl SynPolicing for Policer {
     fn set_rules(&mut self, rules: &[SynRule]) -> Result<(), KernelError> {
-        self.loaded.lock().set_rules(rules)
+        self.programs.shared.lock().set_rules(rules)
     }
 
     fn counters(&mut self) -> Result<Vec<RuleCounters>, KernelError> {
-        self.loaded.lock().counters()
+        self.programs.shared.lock().counters()
     }
 
     fn totals(&mut self) -> Result<Totals, KernelError> {
-        self.loaded.lock().totals()
+        self.programs.shared.lock().totals()
     }
 
     fn attached(&self) -> &[AttachedTo] {
@@ -63,8 +57,8 @@ impl SynPolicing for Policer {
         &[]
     }
 
-    fn as_policer(&self) -> Option<&Policer> {
-        Some(self)
+    fn programs(&self) -> Option<&Programs> {
+        Some(&self.programs)
     }
 }
 
@@ -104,8 +98,8 @@ fn other_program(interface: &str, index: u32) -> Result<(), KernelError> {
     }
 }
 
-/// Attaches by a link, and by nothing else: where the kernel refuses a link, `aya` attaches for good by netlink,
-/// which would outlive a killed process.
+/// Attaches by a link, and by nothing else: where the kernel refuses a link, `aya` attaches for good by
+/// netlink, which would outlive a killed process.
 fn link_to(loaded: &Shared, index: u32, mode: AyaMode) -> Result<FdLink, ProgramError> {
     let mut loaded = loaded.lock();
     let program = loaded.ebpf.program_mut("syn_police").expect("it is loaded");

@@ -3,107 +3,13 @@
 use tidegate_core::policing::SynRule;
 
 use crate::error::KernelError;
-use crate::nft::Nft;
-use crate::policer::Policer;
-
-/// Which mechanism is wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Mechanism {
-    /// XDP; nftables where XDP does not work.
-    #[default]
-    Auto,
-    Xdp,
-    Nftables,
-}
-
-/// Where XDP runs.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum XdpMode {
-    /// In the driver if it can, else in the stack.
-    #[default]
-    Auto,
-    /// In the driver, before a socket buffer is allocated.
-    Native,
-    /// At the entry of the stack: on every interface, at some cost.
-    Generic,
-}
-
-/// What to attach, and to what.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PolicerConfig {
-    /// Names of network interfaces.
-    pub interfaces: Vec<String>,
-    pub mechanism: Mechanism,
-    pub xdp_mode: XdpMode,
-    /// Rules that there is room for, up to [`PolicerConfig::MOST_RULES`]. Their memory is taken at the start: per
-    /// rule 100 bytes, and 80 for each CPU.
-    pub max_rules: usize,
-}
-
-impl PolicerConfig {
-    pub const MOST_RULES: usize = 65_536;
-}
-
-impl Default for PolicerConfig {
-    fn default() -> Self {
-        Self {
-            interfaces: Vec::new(),
-            mechanism: Mechanism::Auto,
-            xdp_mode: XdpMode::Auto,
-            max_rules: 16_384,
-        }
-    }
-}
-
-/// What polices an interface.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    XdpNative,
-    XdpGeneric,
-    Nftables,
-}
-
-impl Mode {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::XdpNative => "xdp-native",
-            Self::XdpGeneric => "xdp-generic",
-            Self::Nftables => "nftables",
-        }
-    }
-}
-
-/// An interface that is policed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AttachedTo {
-    pub interface: String,
-    pub mode: Mode,
-}
-
-/// What a rule has done since it was set for the first time: `seen = passed + dropped + reset + slowed`.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct RuleCounters {
-    pub name: String,
-    pub seen: u64,
-    pub passed: u64,
-    pub dropped: u64,
-    pub reset: u64,
-    /// Passed beyond the rate, with the lowest priority.
-    pub slowed: u64,
-}
-
-/// What was seen of SYNs in all, since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Totals {
-    pub syns: u64,
-    /// SYNs that no rule is about; they pass.
-    pub unmatched: u64,
-}
+use crate::program::Programs;
+use crate::types::{AttachedTo, RuleCounters, Totals};
 
 /// Policing of SYNs on some interfaces. It ends when this is dropped, and with the process.
 pub trait SynPolicing: Send {
-    /// Replaces all rules at once: each SYN meets the old rules or the new ones. A rule of the same name keeps its
-    /// counters. After an error the old rules are in force.
+    /// Replaces all rules at once: each SYN meets the old rules or the new ones. A rule of the same name
+    /// keeps its counters. After an error the old rules are in force.
     fn set_rules(&mut self, rules: &[SynRule]) -> Result<(), KernelError>;
 
     /// Of the rules in force, in the order of [`tidegate_core::policing::Rules`].
@@ -117,27 +23,9 @@ pub trait SynPolicing: Send {
     /// What an operator should know: why XDP was not used, which settings the mechanism cannot honour.
     fn notes(&self) -> &[String];
 
-    /// For [`crate::Priorities::new`]: `None` where nftables polices.
-    fn as_policer(&self) -> Option<&Policer> {
+    /// The kernel programs with their rules, which [`crate::Priorities`] then share; `None` where nftables
+    /// polices.
+    fn programs(&self) -> Option<&Programs> {
         None
-    }
-}
-
-/// Polices by the mechanism that `config` asks for. `Auto` takes nftables where XDP does not attach to all of the
-/// interfaces, and says why in [`SynPolicing::notes`].
-pub fn attach(config: &PolicerConfig) -> Result<Box<dyn SynPolicing>, KernelError> {
-    let by_xdp = |config| Policer::attach(config).map(|policer| Box::new(policer) as Box<dyn SynPolicing>);
-    match config.mechanism {
-        Mechanism::Xdp => by_xdp(config),
-        Mechanism::Nftables => Ok(Box::new(Nft::attach(config)?)),
-        Mechanism::Auto => match by_xdp(config) {
-            Err(why @ KernelError::NoInterface(_)) => Err(why),
-            Err(why) => {
-                let mut nft = Nft::attach(config)?;
-                nft.note(format!("policed by nftables, since XDP does not work: {why}"));
-                Ok(Box::new(nft))
-            }
-            attached => attached,
-        },
     }
 }

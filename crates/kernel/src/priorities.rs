@@ -9,7 +9,7 @@ use tidegate_core::policing::SynRule;
 
 use crate::error::{KernelError, with_causes};
 use crate::layout::{Group, MAX_SOCKETS};
-use crate::policer::Policer;
+use crate::policing::SynPolicing;
 use crate::program::{Loaded, Part, Shared};
 
 /// How connections that no rule is about are treated.
@@ -17,7 +17,7 @@ use crate::program::{Loaded, Part, Shared};
 pub struct PriorityConfig {
     /// The priority of connections that no rule is about; one that does not exist is the last one.
     pub unmatched: u8,
-    /// Room for rules, if they are not those of a [`Policer`].
+    /// Room for rules, if they are not shared with policing by XDP.
     pub max_rules: usize,
 }
 
@@ -27,8 +27,8 @@ impl Default for PriorityConfig {
     }
 }
 
-/// The program of `bpf/prioritise.bpf.c` on listening sockets. When it is dropped, the kernel spreads connections
-/// over the sockets by hash again; it ends with the sockets in any case.
+/// The program of `bpf/prioritise.bpf.c` on listening sockets. When it is dropped, the kernel spreads
+/// connections over the sockets by hash again; it ends with the sockets in any case.
 pub struct Priorities {
     loaded: Shared,
     is_own: bool,
@@ -37,30 +37,31 @@ pub struct Priorities {
 }
 
 struct AttachedGroup {
-    /// The first socket and its cookie, which tells whether the number is still the same socket's. Not a duplicate:
-    /// that would keep listening after the owner has closed its own.
+    /// The first socket and its cookie, which tells whether the number is still the same socket's. Not a
+    /// duplicate: that would keep listening after the owner has closed its own.
     socket: RawFd,
     cookies: Vec<u64>,
     places: std::ops::Range<u32>,
 }
 
 impl Priorities {
-    /// Without listening sockets yet. With a policer they share its rules, and connections that it lets pass
-    /// beyond their rate ([`tidegate_core::policing::Excess::Slow`]) have the lowest priority.
-    pub fn new(policer: Option<&Policer>, config: &PriorityConfig) -> Result<Self, KernelError> {
-        let loaded = match policer {
-            Some(policer) => {
-                let loaded = policer.shared();
-                loaded.lock().load(Part::Priorities)?;
-                loaded
+    /// Without listening sockets yet. With policing by XDP they share its rules, and connections that it
+    /// lets pass beyond their rate ([`tidegate_core::policing::Excess::Slow`]) have the lowest priority.
+    pub fn new(policing: Option<&dyn SynPolicing>, config: &PriorityConfig) -> Result<Self, KernelError> {
+        let programs = policing.and_then(|policing| policing.programs());
+        let loaded = match programs {
+            Some(programs) => {
+                programs.shared.lock().load(Part::Priorities)?;
+                programs.shared.clone()
             }
             None => Loaded::new(config.max_rules, Part::Priorities)?,
         };
-        Ok(Self { loaded, is_own: policer.is_none(), groups: Vec::new(), used: 0 })
+        Ok(Self { loaded, is_own: programs.is_none(), groups: Vec::new(), used: 0 })
     }
 
-    /// Orders connections to one address: `listeners[priority]` are its sockets, as many for each priority (one for
-    /// each worker), all bound to the address with SO_REUSEPORT (see [`listen`]). Can be called for more addresses.
+    /// Orders connections to one address: `listeners[priority]` are its sockets, as many for each priority
+    /// (one for each worker), all bound to the address with SO_REUSEPORT (see [`listen`]). Can be called
+    /// for more addresses.
     pub fn attach(&mut self, listeners: &[Vec<RawFd>], config: &PriorityConfig) -> Result<(), KernelError> {
         let per_priority = listeners.first().map_or(0, Vec::len);
         if per_priority == 0 || listeners.iter().any(|of| of.len() != per_priority) {
@@ -100,7 +101,7 @@ impl Priorities {
         Ok(())
     }
 
-    /// Replaces the rules, if they are not those of a policer, which then sets them.
+    /// Replaces the rules, unless they are shared with policing by XDP, which has set them then.
     pub fn set_rules(&mut self, rules: &[SynRule]) -> Result<(), KernelError> {
         if self.is_own { self.loaded.lock().set_rules(rules) } else { Ok(()) }
     }
@@ -124,8 +125,8 @@ impl Drop for Priorities {
     }
 }
 
-/// Sockets that listen at one address, `per_priority` of each priority. With port 0 all get the port of the first.
-/// They do not block.
+/// Sockets that listen at one address, `per_priority` of each priority. With port 0 all get the port of the
+/// first. They do not block.
 pub fn listen(
     address: SocketAddr,
     priorities: usize,
@@ -183,7 +184,7 @@ fn cookie(fd: RawFd) -> io::Result<u64> {
 }
 
 fn borrowed<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: used for one system call, during which its owner keeps it open: the caller of `attach`, and at the end
-    // whoever holds the socket with the same cookie.
+    // SAFETY: used for one system call, during which its owner keeps it open: the caller of `attach`, and
+    // at the end whoever holds the socket with the same cookie.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }

@@ -47,7 +47,8 @@ pub struct InterfaceReport {
 pub struct Report {
     /// As `uname -r` prints it.
     pub kernel: String,
-    /// Whether the kernel describes its types (BTF). The programs do not need it; it makes the kernel's messages clear.
+    /// Whether the kernel describes its types (BTF). The programs do not need it; it makes the kernel's
+    /// messages clear.
     pub has_btf: bool,
     /// Whether this build has the programs: [`is_built`].
     pub is_built: bool,
@@ -130,7 +131,8 @@ fn capabilities() -> Vec<&'static str> {
 fn interfaces() -> Vec<InterfaceReport> {
     let report = |(name, index): (String, u32)| {
         let link = link::describe(index).unwrap_or_default();
-        // Files are of the namespace that mounted them, which is another one where this is not the same interface.
+        // Files are of the namespace that mounted them, which is another one where this is not the same
+        // interface.
         let directory = format!("/sys/class/net/{name}");
         let is_same = read(&format!("{directory}/ifindex")) == Some(index.to_string());
         let driver = std::fs::read_link(format!("{directory}/device/driver")).ok().filter(|_| is_same);

@@ -10,8 +10,8 @@ use tidegate_core::policing::{Rules, SynRule};
 
 use crate::error::{KernelError, with_causes};
 use crate::layout::{Counters, Group, RuleKey, RuleSet, RuleValue, TotalCounters};
-use crate::policing::{PolicerConfig, RuleCounters, Totals};
 use crate::table::{LIMIT_RATE, Table, rescaled};
+use crate::types::{PolicerConfig, RuleCounters, Totals};
 
 /// The objects that `build.rs` compiled: with jumbo frames in several buffers, and without.
 #[cfg(tidegate_bpf)]
@@ -29,6 +29,11 @@ pub fn is_built() -> bool {
 
 /// Policing and priorities hold it together; the last one to let go unloads the programs.
 pub type Shared = Arc<Mutex<Loaded>>;
+
+/// The programs that a [`crate::Policer`] uses, for others that follow the same rules.
+pub struct Programs {
+    pub(crate) shared: Shared,
+}
 
 /// Which program of the object to load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,7 +166,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Places for all rules: a rule that was there keeps its own, and others get free ones, with a full bucket.
+    /// Places for all rules: a rule that was there keeps its own, and others get free ones, with a full
+    /// bucket.
     fn ids_for(&mut self, rules: &Rules) -> Result<BTreeMap<String, u32>, KernelError> {
         let mut free = self.free_ids.iter();
         let mut ids = BTreeMap::new();
@@ -190,9 +196,9 @@ impl Loaded {
 
     /// Inserts the rules of the next generation and makes them the ones in force.
     ///
-    /// Buckets of rules that change are rescaled while the greater distance of SYNs is in force: before a rule
-    /// becomes slower, and after it has become faster. Between the two steps the rule refuses; the other way round
-    /// it would let SYNs pass that it never had.
+    /// Buckets of rules that change are rescaled while the greater distance of SYNs is in force: before a
+    /// rule becomes slower, and after it has become faster. Between the two steps the rule refuses; the
+    /// other way round it would let SYNs pass that it never had.
     fn replace(&mut self, table: &Table) -> Result<(), KernelError> {
         for (key, value) in &table.entries {
             self.rules.insert(key, value, 0).map_err(|error| KernelError::map("rules", error))?;

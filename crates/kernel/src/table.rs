@@ -95,8 +95,9 @@ fn value(rule: &SynRule, id: u32) -> RuleValue {
     RuleValue { id, excess, priority: rule.priority, limit, pad: 0, interval, depth }
 }
 
-/// The state of a bucket when its rule changes: as many SYNs are missing from it as before, at most all of the new
-/// burst. Without this a rule that becomes slower would have SYNs left that it never had, on each change.
+/// The state of a bucket when its rule changes: as many SYNs are missing from it as before, at most all of
+/// the new burst. Without this a rule that becomes slower would have SYNs left that it never had, on each
+/// change.
 pub fn rescaled(arrival: u64, now_ns: u64, old: &RuleValue, new: &RuleValue) -> u64 {
     let now = now_ns.saturating_mul(PARTS as u64);
     let Some(missing) = arrival.checked_sub(now).filter(|_| old.interval > 0) else { return arrival };

@@ -1,18 +1,18 @@
 //! Reads a connection request from an Ethernet frame: the reference of `bpf/frame.h`.
 //!
-//! A frame is a connection request if its IP packet carries a TCP header with SYN and without ACK, RST and FIN.
-//! Everything else is no concern of policing, and neither is a frame that is malformed: the stack drops it
-//! without help, and a program that guessed what it means would be wrong one day.
+//! A frame is a connection request if its IP packet carries a TCP header with SYN and without ACK, RST and
+//! FIN. Everything else is no concern of policing, and neither is a frame that is malformed: the stack
+//! drops it without help, and a program that guessed what it means would be wrong one day.
 //!
 //! ```text
 //! Ethernet ─► up to 2 VLAN tags ─► IPv4, with options       ─► TCP
 //!                               └► IPv6 ─► extension headers ┘
 //! ```
 //!
-//! **Fragments.** Fragments after the first have no TCP header and pass: they are of no use without the first.
-//! A first fragment may be cut before the flags, or before the options that the header promises. It counts as
-//! a connection request if it could be one; otherwise a flood of cut SYNs would not be policed (RFC 1858). No
-//! other segment is ever cut like that, since every link carries 68 bytes.
+//! **Fragments.** Fragments after the first have no TCP header and pass: they are of no use without the
+//! first. A first fragment may be cut before the flags, or before the options that the header promises. It
+//! counts as a connection request if it could be one; otherwise a flood of cut SYNs would not be policed
+//! (RFC 1858). No other segment is ever cut like that, since every link carries 68 bytes.
 //!
 //! Checksums are not verified: the stack does, and a forged one only wastes the sender's own bucket.
 
@@ -30,8 +30,8 @@ const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: [u16; 2] = [0x8100, 0x88a8];
 
 const TCP: u8 = 6;
-/// Hop-by-hop options, routing, destination options, mobility, host identity, shim6: all have a length in units
-/// of 8 bytes, the first not counted.
+/// Hop-by-hop options, routing, destination options, mobility, host identity, shim6: all have a length in
+/// units of 8 bytes, the first not counted.
 const EXTENSIONS: [u8; 6] = [0, 43, 60, 135, 139, 140];
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;

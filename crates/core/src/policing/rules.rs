@@ -28,8 +28,8 @@ pub struct Filter {
 /// How narrow a filter is: the greater one wins. Fields in the order in which they count.
 ///
 /// The source comes first: a rule about a visitor is an exception to one about a service, as in the paper's
-/// Table 1. A length is that of the prefix plus one, and 0 where none is given, so that `0.0.0.0/0` is narrower
-/// than no prefix, which is for IPv6 too.
+/// Table 1. A length is that of the prefix plus one, and 0 where none is given, so that `0.0.0.0/0` is
+/// narrower than no prefix, which is for IPv6 too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Specificity {
     src: u8,
@@ -82,7 +82,8 @@ pub enum Excess {
 /// A rule: a filter, a token bucket and a priority.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SynRule {
-    /// Identifies the rule: a rule of the same name keeps its bucket and its counters when the rules are replaced.
+    /// Identifies the rule: a rule of the same name keeps its bucket and its counters when the rules are
+    /// replaced.
     pub name: String,
     pub filter: Filter,
     /// SYNs per second. 0 lets none pass; infinity polices nothing, so that the rule gives a priority only.
@@ -102,10 +103,11 @@ pub struct SynRule {
 impl SynRule {
     /// Least rate that is not 0: one SYN in 100 seconds.
     pub const MIN_RATE: f64 = 0.01;
-    /// Greatest finite rate. Above it the whole sixteenths of a nanosecond in which the kernel keeps the distance
-    /// of two SYNs would be off by more than 0.03 %.
+    /// Greatest finite rate. Above it the whole sixteenths of a nanosecond in which the kernel keeps the
+    /// distance of two SYNs would be off by more than 0.03 %.
     pub const MAX_RATE: f64 = 1e7;
-    /// Greatest burst: with the least rate its bucket is three years deep, which fits the kernel's 60 bits of time.
+    /// Greatest burst: with the least rate its bucket is three years deep, which fits the kernel's 60 bits
+    /// of time.
     pub const MAX_BURST: u32 = 1_000_000;
 
     /// A rule that drops what is over `rate` and `burst`, with the priority 0 and without the agent.

@@ -1,8 +1,9 @@
-//! The programs in the kernel, driven by `BPF_PROG_TEST_RUN`, which runs them on frames that never touch a network.
+//! The programs in the kernel, driven by `BPF_PROG_TEST_RUN`, which runs them on frames that never touch a
+//! network.
 //!
-//! Time is virtual where it matters: a constant that is set before loading lets the program read its clock from a map,
-//! and each reading advances it by a step, on whatever CPU. So a minute of a flood takes a second, and the result is
-//! the same on a slow machine.
+//! Time is virtual where it matters: a constant that is set before loading lets the program read its clock
+//! from a map, and each reading advances it by a step, on whatever CPU. So a minute of a flood takes a
+//! second, and the result is the same on a slow machine.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -363,7 +364,8 @@ fn a_thousand_updates_under_a_flood_leave_no_gap() {
     guard.set_rules(&sets[0]).expect("set");
     let is_over = AtomicBool::new(false);
     let bytes = Frame::syn("10.0.0.1", 1, "10.0.0.2", 80).bytes();
-    // The flood must not wait for the lock that updates hold: another owner for the program, on the same maps.
+    // The flood must not wait for the lock that updates hold: another owner for the program, on the same
+    // maps.
     let other = loaded(1);
     let mut other = other.lock();
     std::mem::swap(&mut guard.ebpf, &mut other.ebpf);
@@ -470,8 +472,8 @@ fn random_frame(rng: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// TIDEGATE_FRAMES random frames (default: 30,000) under random rules: the program does what the reference says, and
-/// what passes or is dropped is untouched.
+/// TIDEGATE_FRAMES random frames (default: 30,000) under random rules: the program does what the reference
+/// says, and what passes or is dropped is untouched.
 #[test]
 fn random_frames_are_never_misread() {
     if !have_rights() {

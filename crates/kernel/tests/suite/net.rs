@@ -55,7 +55,8 @@ impl Namespace {
     }
 }
 
-/// A server and clients on two ends of a cable: `s0` with 10.77.0.1 and fd77::1, `c0` with .2 and ::2 up to 9.
+/// A server and clients on two ends of a cable: `s0` with 10.77.0.1 and fd77::1, `c0` with .2 and ::2 up to
+/// 9.
 pub struct Cable {
     pub server: Namespace,
     pub client: Namespace,

@@ -1,5 +1,6 @@
 //! The order of accept(), with real sockets.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd as _, RawFd};
 
@@ -44,7 +45,8 @@ fn drain(listeners: &[Vec<TcpListener>], worker: usize) -> Vec<(usize, String)> 
     }
 }
 
-/// A crowd waits, then others come: those of higher priority are accepted first, and each priority in its order.
+/// A crowd waits, then others come: those of higher priority are accepted first, and each priority in its
+/// order.
 fn later_but_first(address: &str, high: &str, middle: &str, low: &str, workers: usize) {
     let listeners =
         listen(address.parse().expect("an address"), PRIORITIES, workers, 100).expect("listeners");
@@ -76,7 +78,7 @@ fn later_but_first(address: &str, high: &str, middle: &str, low: &str, workers: 
     // Other rules, and other priorities from then on.
     priorities.set_rules(&[prioritised(&format!("{low}/{length}"), 0)]).expect("set");
     clients.extend([connect(high, to), connect(low, to)]);
-    let order: BTreeOf = (0..workers).flat_map(|worker| drain(&listeners, worker)).collect();
+    let order: BTreeSet<_> = (0..workers).flat_map(|worker| drain(&listeners, worker)).collect();
     assert_eq!(order, [(0, low.to_owned()), (2, high.to_owned())].into());
     // Without the program the kernel spreads them by hash, and none is lost.
     drop(priorities);
@@ -85,8 +87,6 @@ fn later_but_first(address: &str, high: &str, middle: &str, low: &str, workers: 
     assert_eq!(spread.len(), 30);
     assert!(spread.iter().any(|(priority, _)| *priority > 0));
 }
-
-type BTreeOf = std::collections::BTreeSet<(usize, String)>;
 
 #[test]
 fn the_highest_priority_is_accepted_first() {

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-/// Whether to run a test that loads programs and makes network namespaces. Otherwise it says loudly that it does
-/// not: past the capture of what passing tests print.
+/// Whether to run a test that loads programs and makes network namespaces. Otherwise it says loudly that it
+/// does not: past the capture of what passing tests print.
 pub fn have_rights() -> bool {
     // SAFETY: no arguments and no memory.
     let is_root = unsafe { libc::geteuid() } == 0;

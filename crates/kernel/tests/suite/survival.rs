@@ -82,7 +82,7 @@ fn connections(cable: &Cable) -> Vec<(TcpStream, TcpStream)> {
 /// A megabyte there and back on each.
 fn exchange(connections: &[(TcpStream, TcpStream)]) {
     for (client, server) in connections {
-        for (mut from, mut to) in [(&*client, &*server), (&*server, &*client)] {
+        for (mut from, mut to) in [(client, server), (server, client)] {
             let sent: Vec<u8> = (0..1u32 << 20).map(|i| (i % 251) as u8).collect();
             let mut received = vec![0; sent.len()];
             std::thread::scope(|scope| {
