@@ -16,7 +16,9 @@ pub fn attach(config: &PolicerConfig) -> Result<Box<dyn SynPolicing>, KernelErro
         Mechanism::Auto => match by_xdp(config) {
             Err(why @ KernelError::NoInterface(_)) => Err(why),
             Err(why) => {
-                let mut nft = Nft::attach(config)?;
+                let nft = Nft::attach(config);
+                let mut nft =
+                    nft.map_err(|nft| KernelError::Neither { xdp: why.to_string(), nft: nft.to_string() })?;
                 nft.note(format!("policed by nftables, since XDP does not work: {why}"));
                 Ok(Box::new(nft))
             }

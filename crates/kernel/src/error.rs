@@ -42,6 +42,8 @@ pub enum KernelError {
     Nft(String),
     #[error("nftables cannot be used: the program nft does not run ({0}). Debian: apt-get install nftables")]
     NoNft(io::Error),
+    #[error("neither XDP ({xdp}) nor nftables ({nft})")]
+    Neither { xdp: String, nft: String },
     #[error("{what}: {source}")]
     Io { what: &'static str, source: io::Error },
 }

@@ -38,8 +38,8 @@ use crate::types::{AttachedTo, Mode, PolicerConfig, RuleCounters, Totals};
 
 /// What a SYN is: SYN without ACK, RST and FIN.
 const BARE_SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";
-/// A counter that is listed to learn that all commands before it have been carried out.
-const DONE: &str = "done";
+/// No command of nft. Its complaint about it tells that everything before has been carried out, or refused.
+const MARKER: &str = "tidegate_done";
 /// Of the tables of this process, so that each has a name of its own.
 static TABLES: AtomicU32 = AtomicU32::new(0);
 
@@ -87,10 +87,7 @@ impl Nft {
         let devices: Vec<String> = config.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
         let devices = devices.join(", ");
         let mut session = Session::start()?;
-        session.run(
-            &table,
-            &format!("add table netdev {table} {{ flags owner; }}; add counter netdev {table} {DONE}"),
-        )?;
+        session.run(&format!("add table netdev {table} {{ flags owner; }}"))?;
         let mut commands = String::new();
         for counter in ["syns", "unmatched"] {
             let _ = writeln!(commands, "add counter netdev {table} {counter}");
@@ -310,37 +307,40 @@ impl Session {
     }
 
     /// Carries out a line, and waits until it is.
-    fn run(&mut self, table: &str, line: &str) -> Result<(), KernelError> {
+    fn run(&mut self, line: &str) -> Result<(), KernelError> {
         let failed = |source| KernelError::Io { what: "the child nft", source };
         let input = self.input.as_mut().expect("open until it is dropped");
-        writeln!(input, "{line}\nlist counter netdev {table} {DONE}").map_err(failed)?;
-        input.flush().map_err(failed)?;
-        let mut errors = String::new();
+        writeln!(input, "{line}\n{MARKER}").and_then(|()| input.flush()).map_err(failed)?;
+        let mut answer: Vec<String> = Vec::new();
         loop {
             let mut text = String::new();
-            if self.output.read_line(&mut text).map_err(failed)? == 0 {
-                return Err(KernelError::Nft(format!("the child nft ended: {errors}")));
-            }
-            // Where nft is built with a line editor it prints its prompt.
+            let is_over = self.output.read_line(&mut text).map_err(failed)? == 0;
+            // Where nft is built with another line editor it prints its prompt, and what it reads.
             let text = text.trim_end().trim_start_matches("nft> ");
-            if text.contains("rror: ")
-                || (!errors.is_empty() && !text.starts_with(['\t', '}']) && !text.starts_with("table "))
-            {
-                errors = format!("{errors}{text} ");
+            let is_complaint = answer.last().is_some_and(|last| last.contains("rror: syntax error"));
+            if is_over {
+                return Err(KernelError::Nft(format!("the child nft ended: {}", answer.join(" "))));
             }
-            // The end of the listing, or of the attempt to list a table that could not be made.
-            if text == "}" || (text.starts_with("list counter") && !errors.is_empty()) {
+            if text == MARKER && is_complaint {
+                answer.pop();
                 break;
             }
+            // Lines of carets point at what is wrong in the line before.
+            if text.chars().any(|c| !" ^~".contains(c)) {
+                answer.push(text.to_owned());
+            }
         }
-        if errors.is_empty() { Ok(()) } else { Err(KernelError::Nft(errors.trim().into())) }
+        let is_refused = answer.iter().any(|line| line.contains("rror: "));
+        // A transaction of thousands of rules may have as many complaints.
+        answer.truncate(6);
+        if is_refused { Err(KernelError::Nft(answer.join(" "))) } else { Ok(()) }
     }
 
     /// Carries out all of `commands` or none.
     fn transaction(&mut self, table: &str, commands: &str) -> Result<(), KernelError> {
         let file = TemporaryFile::new(table, commands)
             .map_err(|source| KernelError::Io { what: "a temporary file for nft", source })?;
-        self.run(table, &format!("include \"{}\"", file.path))
+        self.run(&format!("include \"{}\"", file.path))
     }
 }
 

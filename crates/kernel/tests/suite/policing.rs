@@ -5,11 +5,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::policing::{Excess, Filter, SynRule};
-use tidegate_kernel::{KernelError, Mechanism, Mode, PolicerConfig, SynPolicing, XdpMode, attach, probe};
+use tidegate_kernel::{
+    KernelError, Mechanism, Mode, PolicerConfig, SynPolicing, XdpMode, attach, is_built, probe,
+};
 
 use crate::frames::Frame;
 use crate::net::{Cable, SERVER_V4, SERVER_V6, now, outcome, try_connect, wait_for};
-use crate::rights::have_rights;
+use crate::rights::can_run;
 
 /// Every mechanism, on the server's end.
 pub const MECHANISMS: [(Mechanism, XdpMode, Mode); 3] = [
@@ -41,7 +43,7 @@ fn about(src: &str, rate: f64, burst: u32) -> SynRule {
 
 #[test]
 fn connections_are_refused_by_rule() {
-    if !have_rights() {
+    if !can_run(is_built()) {
         return;
     }
     for (mechanism, xdp_mode, mode) in MECHANISMS {
@@ -97,10 +99,26 @@ fn connections_are_refused_by_rule() {
     }
 }
 
+/// What the transaction of nftables does not take is told, and the next one is carried out.
+#[test]
+fn a_device_that_is_gone_is_told() {
+    if !can_run(is_built()) {
+        return;
+    }
+    let cable = Cable::new();
+    let strange = PolicerConfig {
+        interfaces: vec!["lo".into(), "s0".into(), "s0".into()],
+        ..config(Mechanism::Nftables, XdpMode::Auto)
+    };
+    let refused = cable.server.run(|| attach(&strange).map(|_| ()));
+    assert!(matches!(refused, Err(KernelError::Nft(_))), "{refused:?}");
+    police(&cable, Mechanism::Nftables, XdpMode::Auto);
+}
+
 /// Two seconds of a real flood. The upper bound holds on a slow machine too.
 #[test]
 fn a_real_flood_passes_no_more_than_rate_and_burst() {
-    if !have_rights() {
+    if !can_run(is_built()) {
         return;
     }
     for (mechanism, xdp_mode, mode) in MECHANISMS {
@@ -130,7 +148,7 @@ fn a_real_flood_passes_no_more_than_rate_and_burst() {
 
 #[test]
 fn updates_under_a_real_flood_leave_no_gap() {
-    if !have_rights() {
+    if !can_run(is_built()) {
         return;
     }
     for (mechanism, xdp_mode, mode) in MECHANISMS {
@@ -175,7 +193,7 @@ fn updates_under_a_real_flood_leave_no_gap() {
 
 #[test]
 fn another_program_is_left_alone() {
-    if !have_rights() {
+    if !can_run(is_built()) {
         return;
     }
     let cable = Cable::new();
@@ -209,7 +227,7 @@ fn another_program_is_left_alone() {
 
 #[test]
 fn nftables_drops_what_it_cannot_slow_and_says_so() {
-    if !have_rights() {
+    if !can_run(is_built()) {
         return;
     }
     let cable = Cable::new();

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 use tidegate_core::policing::{Filter, SynRule};
-use tidegate_kernel::{Mechanism, XdpMode, attach, probe};
+use tidegate_kernel::{Mechanism, XdpMode, attach, is_built, probe};
 
 use crate::net::{Cable, SERVER_V4, SERVER_V6, wait_for};
 use crate::policing::{MECHANISMS, config, police};
-use crate::rights::have_rights;
+use crate::rights::can_run;
 
 /// Set in the child, to the mechanism.
 const CHILD: &str = "TIDEGATE_KERNEL_CHILD";
@@ -35,7 +35,7 @@ fn killed_with_kill_9_nothing_remains() {
     if let Ok(mechanism) = std::env::var(CHILD) {
         child(&mechanism);
     }
-    if !have_rights() {
+    if !can_run(is_built()) {
         return;
     }
     for mechanism in ["xdp", "nftables"] {
@@ -96,7 +96,7 @@ fn exchange(connections: &[(TcpStream, TcpStream)]) {
 
 #[test]
 fn established_connections_never_break() {
-    if !have_rights() {
+    if !can_run(is_built()) {
         return;
     }
     for (mechanism, xdp_mode, _) in MECHANISMS {
