@@ -22,6 +22,7 @@ pub mod histogram;
 pub mod ingress;
 pub mod measure;
 pub mod policies;
+pub mod policing;
 pub mod queue;
 pub mod redeem;
 pub mod room;

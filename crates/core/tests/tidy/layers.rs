@@ -6,13 +6,24 @@ use super::source::Source;
 use crate::Finding;
 
 /// What each crate may depend on, of our own.
-const BELOW: [(&str, &[&str]); 6] = [
+const BELOW: [(&str, &[&str]); 7] = [
     ("core", &[]),
     ("settings", &["tidegate-core"]),
-    ("gateway", &["tidegate-core", "tidegate-settings"]),
-    ("lab", &["tidegate-core", "tidegate-settings", "tidegate-gateway"]),
+    ("kernel", &["tidegate-core"]),
+    ("gateway", &["tidegate-core", "tidegate-settings", "tidegate-kernel"]),
+    ("lab", &["tidegate-core", "tidegate-settings", "tidegate-kernel", "tidegate-gateway"]),
     ("analyze", &["tidegate-core"]),
-    ("cli", &["tidegate-core", "tidegate-settings", "tidegate-gateway", "tidegate-lab", "tidegate-analyze"]),
+    (
+        "cli",
+        &[
+            "tidegate-core",
+            "tidegate-settings",
+            "tidegate-kernel",
+            "tidegate-gateway",
+            "tidegate-lab",
+            "tidegate-analyze",
+        ],
+    ),
 ];
 
 /// Everything the core may depend on. A list of what is allowed: of what is forbidden there is no complete
