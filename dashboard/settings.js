@@ -31,6 +31,8 @@ export function settings(parent, shared, belongs) {
   parent.append(h('div', { class: 'row' }, h('label', {}, 'Find', filter)), box);
   if (!shared.mayWrite) parent.append(h('p', { class: 'note' }, 'Your token may read, and not change anything.'));
   let all = [];
+  /** What was typed and not applied yet, by name: the table is drawn anew after every change. */
+  const drafts = new Map();
 
   const path = name => `v1/tunables/${encodeURIComponent(name)}`;
 
@@ -38,6 +40,7 @@ export function settings(parent, shared, belongs) {
     const from = tunable.value;
     const reason = asks ? await confirm(tunable.name, text(from), text(to)) : why;
     if (reason === null) return;
+    if (asks) drafts.delete(tunable.name);
     try {
       await put(path(tunable.name), reason ? { value: to, why: reason } : { value: to });
       const undo = () => change({ ...tunable, value: to }, from, { asks: false, why: `undone: ${reason}`.slice(0, 200) });
@@ -51,6 +54,7 @@ export function settings(parent, shared, belongs) {
   async function reset(tunable) {
     const reason = await confirm(tunable.name, text(tunable.value), `${text(tunable.file)} (as in the file)`);
     if (reason === null) return;
+    drafts.delete(tunable.name);
     await remove(path(tunable.name), reason ? { why: reason } : undefined)
       .catch(error => notice(error.message, { isBad: true }));
     await load();
@@ -59,9 +63,11 @@ export function settings(parent, shared, belongs) {
   function editor(tunable) {
     const { name, value, schema, expected } = tunable;
     const label = `${name}: ${expected}`;
+    const shown = drafts.get(name) ?? text(value);
+    const keep = event => drafts.set(name, event.target.value);
     const input = schema.enum
-      ? h('select', { 'aria-label': label }, schema.enum.map(choice => h('option', { value: choice, selected: choice === value }, text(choice))))
-      : h('input', { value: text(value), 'aria-label': label, title: expected, size: 16 });
+      ? h('select', { 'aria-label': label, input: keep }, schema.enum.map(choice => h('option', { value: choice, selected: text(choice) === shown }, text(choice))))
+      : h('input', { value: shown, input: keep, 'aria-label': label, title: expected, size: 16 });
     input.disabled = !shared.mayWrite;
     const apply = h('button', { type: 'submit', disabled: !shared.mayWrite }, 'Apply');
     return h('form', {

@@ -27,7 +27,6 @@ mod findings;
 pub mod formula;
 mod gate_watch;
 pub(crate) mod known;
-mod operator;
 pub mod output;
 mod page;
 pub mod play;
@@ -80,8 +79,6 @@ pub struct Run {
     pub way: Option<Way>,
     /// Whether the visitors meet the gate, or the service itself.
     pub gate: bool,
-    /// Whether the runner throttles what the gate suggests, when a detector becomes red (`operator.rs`).
-    pub throttles: bool,
     /// Keys of the scenario that this run sets, as TOML.
     pub set: Vec<(String, String)>,
     /// A key that takes several values, one after another.

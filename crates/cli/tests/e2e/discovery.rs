@@ -12,7 +12,7 @@ use super::origin::Origin;
 use super::roles::pair_of;
 
 /// What the model origin can take, in requests per second.
-const CAPACITY: f64 = 40.0;
+const CAPACITY: f64 = 16.0;
 /// Requests that it serves at once.
 const WORKERS: f64 = 4.0;
 

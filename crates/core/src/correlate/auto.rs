@@ -3,9 +3,9 @@
 //!
 //! A detector must have been red for a time, and a type must have been a culprit in every analysis of some
 //! time: of late, or before the detector became red. In an overload all requests stand in line together, the
-//! figure follows no type any more, and little can be found out. After throttles were put for a detector it is
-//! looked for as long again whether it stays red; then what else is sure by then is throttled too. A throttle
-//! ends by itself, and its type is judged anew. The gate performs.
+//! figure follows no type any more, and little can be found out. If the detector is still red as long a time
+//! after throttles were put for it, what else is sure by then is throttled too. A throttle ends by itself,
+//! and its type is judged anew. The gate performs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

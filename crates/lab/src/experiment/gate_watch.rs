@@ -12,7 +12,6 @@ use tidegate_core::units::Timestamp;
 use tidegate_gateway::base::clock::Clock;
 
 use super::findings::Findings;
-use super::operator::Operator;
 use crate::outcome::GateSecond;
 
 /// Between two looks.
@@ -28,8 +27,6 @@ pub(super) struct GateWatch {
     /// What is asked for findings; `None`: nothing is.
     correlation: Option<String>,
     findings: Findings,
-    /// Throttles what is suggested; `None`: nobody does.
-    operator: Option<Operator>,
 }
 
 impl GateWatch {
@@ -42,7 +39,6 @@ impl GateWatch {
             told: Vec::new(),
             correlation: None,
             findings: Findings::default(),
-            operator: None,
         }
     }
 
@@ -51,11 +47,6 @@ impl GateWatch {
     pub(super) fn also_findings(self, detector: Option<&str>) -> Self {
         let figure = detector.map(|name| format!("?figure={name}")).unwrap_or_default();
         Self { correlation: Some(format!("/v1/correlation{figure}")), ..self }
-    }
-
-    /// Also throttles what the gate suggests.
-    pub(super) fn with_operator(self) -> Self {
-        Self { operator: Some(Operator::default()), ..self }
     }
 
     pub(super) fn findings(&self) -> Option<&Findings> {
@@ -71,12 +62,6 @@ impl GateWatch {
         let (estimates, forwards) = self.admins;
         if let Some(path) = &self.correlation {
             let correlation = ask(forwards, path).ok();
-            if let (Some(operator), Some(correlation)) = (&mut self.operator, &correlation) {
-                for throttle in operator.look(correlation) {
-                    // A gate that does not take it shows in the figures: nothing is throttled.
-                    let _ = post(forwards, "/v1/throttles", &throttle);
-                }
-            }
             let throttles = ask(forwards, "/v1/throttles").ok();
             self.findings.note(correlation, throttles.as_ref(), now.as_micros());
         }
@@ -115,36 +100,14 @@ fn ask(admin: SocketAddr, path: &str) -> io::Result<Value> {
 /// # Errors
 /// It does not answer in time, or not with 200.
 pub(super) fn get(admin: SocketAddr, path: &str, patience: Duration) -> io::Result<String> {
-    talk(admin, &format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n"), path, "200", patience)
-}
-
-fn post(admin: SocketAddr, path: &str, body: &Value) -> io::Result<String> {
-    let body = body.to_string();
-    let request = format!(
-        "POST {path} HTTP/1.0\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    talk(admin, &request, path, "201", PATIENCE)
-}
-
-fn talk(
-    admin: SocketAddr,
-    request: &str,
-    path: &str,
-    expected: &str,
-    patience: Duration,
-) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&admin, patience)?;
     stream.set_read_timeout(Some(patience))?;
-    stream.write_all(request.as_bytes())?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    if head.split(' ').nth(1) != Some(expected) {
-        return Err(io::Error::other(format!(
-            "expected {expected} from {path}, got {:?}",
-            head.lines().next()
-        )));
+    if head.split(' ').nth(1) != Some("200") {
+        return Err(io::Error::other(format!("expected 200 from {path}, got {:?}", head.lines().next())));
     }
     Ok(body.to_owned())
 }

@@ -160,7 +160,6 @@ impl<'a> Player<'a> {
                     scenario: &scenario,
                     text: &experiment.source.text,
                     set: &set,
-                    throttles: run.throttles,
                     stop: &self.stop,
                     clock: &self.clock,
                 };

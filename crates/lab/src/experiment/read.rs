@@ -169,7 +169,7 @@ impl Reader<'_> {
     }
 
     fn run(&mut self, name: String, keys: &Keys) -> Run {
-        self.only(keys, &["way", "gate", "throttles", "set", "sweep"]);
+        self.only(keys, &["way", "gate", "set", "sweep"]);
         let way = keys.get("way").and_then(|node| {
             let found = way(&node.value);
             if found.is_none() {
@@ -182,12 +182,8 @@ impl Reader<'_> {
             self.only(&sweep, &["key", "values"]);
             Sweep { key: self.text(&sweep, "key"), values: self.values(&sweep) }
         });
-        let (gate, throttles) = (self.boolean(keys, "gate", true), self.boolean(keys, "throttles", false));
-        if throttles && !gate {
-            let expected = "a gate, which suggests what to throttle";
-            self.wrong(Some(keys.at), &keys.key("throttles"), expected, "none");
-        }
-        Run { name, way, gate, throttles, set, sweep }
+        let gate = self.boolean(keys, "gate", true);
+        Run { name, way, gate, set, sweep }
     }
 
     /// Keys that are set: the text as it stands is the value in TOML, whatever its type.

@@ -42,8 +42,6 @@ pub(super) struct Order<'a> {
     pub scenario: &'a Scenario,
     pub text: &'a str,
     pub set: &'a [(String, String)],
-    /// Whether what the gate suggests is throttled.
-    pub throttles: bool,
     /// Set from outside when everything shall end.
     pub stop: &'a AtomicBool,
     pub clock: &'a Clock,
@@ -84,8 +82,7 @@ pub(super) fn play(order: &Order) -> Result<Outcome, Trouble> {
         target = http;
         let has_types = !order.scenario.types().types.is_empty();
         let detector = gate.settings.detector.first().map(|detector| detector.name.as_str());
-        let watch = if has_types { watch.also_findings(detector) } else { watch };
-        listener = Some(if order.throttles { watch.with_operator() } else { watch });
+        listener = Some(if has_types { watch.also_findings(detector) } else { watch });
     }
     let mut arguments = words(&["load"]);
     arguments.push(file.into());
