@@ -157,6 +157,9 @@ test('a setting is changed in place, confirmed, undone, and in the audit', async
 
     await page.getByRole('button', { name: 'Undo' }).click();
     await until('the old value', async () => await value() === before);
+    // The table is drawn anew after each change: only then is the field the one that is typed into.
+    const isShown = async () => await input.inputValue() === before;
+    await until('the old value on the page', isShown);
 
     await input.fill('8s');
     await row.getByRole('button', { name: 'Apply' }).click();
@@ -165,6 +168,7 @@ test('a setting is changed in place, confirmed, undone, and in the audit', async
     await row.getByRole('button', { name: 'Back to the file' }).click();
     await page.getByRole('button', { name: 'Change', exact: true }).click();
     await until('the value of the file', async () => await value() === before);
+    await until('the value of the file on the page', isShown);
 
     await input.fill('much');
     await row.getByRole('button', { name: 'Apply' }).click();
