@@ -11,7 +11,8 @@
 //! come, of `v` each. The last term is there because work comes in whole visitors. A shorter queue runs dry
 //! by chance; in a longer one visitors wait at the gate instead of in the room.
 //!
-//! The waiting room keeps this queue (`room/queue_pacer.rs`); what exceeds it corrects the session cap.
+//! The waiting room keeps this queue, or half of it while that does not run dry (`room/queue_pacer.rs`); what
+//! exceeds it corrects the session cap.
 
 /// Part of the queue that covers the unevenness of two ticks, in seconds of work.
 const TICKS_S: f64 = 0.1;

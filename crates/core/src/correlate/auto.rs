@@ -162,11 +162,16 @@ mod tests {
 
     /// A figure that `heavy` loads, if anything does; `light` does not.
     fn analysis(figure: &str, cost: f64) -> Arc<Analysis> {
+        loaded_by(figure, cost, ["path:/heavy", "path:/light"])
+    }
+
+    /// A figure that the first type loads by `cost` per request, and the second does not.
+    fn loaded_by(figure: &str, cost: f64, [loads, does_not]: [&str; 2]) -> Arc<Analysis> {
         let heavy: Vec<f64> = (0..60).map(|at| f64::from(at * 7 % 13)).collect();
         let light: Vec<f64> = (0..60).map(|at| f64::from(at * 5 % 11)).collect();
         let values = heavy.iter().zip(0..).map(|(x, at)| 0.2 + cost * x + 0.01 * f64::from(at % 3)).collect();
         let of = |name: &str| TypeName::parse(name).unwrap();
-        let types = vec![(of("path:/heavy"), heavy), (of("path:/light"), light)];
+        let types = vec![(of(loads), heavy), (of(does_not), light)];
         Arc::new(Columns { figure: figure.into(), types, values }.analyse(&Settings::default(), 1.0))
     }
 
@@ -203,13 +208,15 @@ mod tests {
     #[test]
     fn another_culprit_is_throttled_if_the_first_was_not_enough() {
         let (mut auto, calm, flooded) = (AutoThrottles::default(), analysis("db", 0.06), analysis("db", 0.0));
-        let mut with = |analysis: &Arc<Analysis>, is_red: bool, spared: bool, second: u64| {
-            let judged = [judged(analysis, is_red, 0.8)];
-            auto.decide(&judged, &SETTINGS, |_| spared, at(second)).len()
-        };
-        (0..=20).step_by(5).for_each(|second| assert_eq!(with(&calm, false, false, second), 0));
-        assert_eq!([25, 30, 35].map(|second| with(&flooded, true, true, second)), [0, 0, 0]);
-        assert_eq!(with(&flooded, true, false, 40), 1);
+        let then = loaded_by("db", 0.06, ["path:/light", "path:/heavy"]);
+        (0..=20).step_by(5).for_each(|second| {
+            assert_eq!(act(&mut auto, &[judged(&calm, false, 0.8)], second), []);
+        });
+        assert_eq!([25, 30].map(|second| decide(&mut auto, &[&flooded], second).len()), [0, 0]);
+        assert_eq!(decide(&mut auto, &[&flooded], 35)[0].0, "db path:/heavy");
+        assert_eq!([40, 45].map(|second| decide(&mut auto, &[&then], second).len()), [0, 0], "not sure yet");
+        let put = decide(&mut auto, &[&then], 50);
+        assert_eq!((put.len(), put[0].0.as_str()), (1, "db path:/light"));
     }
 
     #[test]
