@@ -29,6 +29,7 @@ mod enforcing;
 mod estimators;
 pub mod exposition;
 pub mod figures;
+mod kernel;
 mod mistake;
 mod overrides;
 mod print;
@@ -48,6 +49,7 @@ pub use enforcing::{
     TierJwt, TierKey,
 };
 pub use estimators::{Aimd, Bottleneck, Gradient, Gradient2, PowerRatio, Vegas};
+pub use kernel::{Accept, Kernel, MAX_PRIORITIES, Policing, SynRule, Tcp, XdpMode};
 pub use mistake::{Excerpt, Found, Mistake, did_you_mean, place};
 pub use overrides::Override;
 pub use print::Change;
@@ -86,6 +88,10 @@ const MAX_NAMED: usize = 256;
 const MAX_DETECTORS: usize = 256;
 /// Most rules: each is looked at on every tick.
 const MAX_RULES: usize = 1024;
+/// Most rules for SYNs in the file. The kernel has room for more, which come by the API.
+const MAX_SYN_RULES: usize = 4096;
+/// Most TCP services: each has sockets of its own for each worker.
+const MAX_TCP: usize = 64;
 
 /// A configuration that is a part of a larger document.
 #[derive(Clone, Debug)]
@@ -224,6 +230,8 @@ settings! {
         history: History,
         /// Which types of requests load which figure.
         correlate: Correlate,
+        /// What the kernel does with connections before the gate accepts them.
+        kernel: Kernel,
         /// Scripts that change tunables.
         tuners: Tuners,
         /// Logs.
@@ -242,6 +250,10 @@ settings! {
         detector: Detector, at most MAX_DETECTORS;
         /// What is then done.
         rule: Rule, at most MAX_RULES;
+        /// Rules for connection requests, the most specific decides.
+        syn_rule: SynRule, at most MAX_SYN_RULES;
+        /// TCP services that the gate relays.
+        tcp: Tcp, at most MAX_TCP;
     }
 }
 

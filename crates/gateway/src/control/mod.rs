@@ -7,6 +7,7 @@ pub mod correlation;
 pub mod driver;
 pub mod feedback;
 pub mod health;
+pub mod kernel;
 pub mod learned;
 pub mod observe;
 pub mod peers;

@@ -254,6 +254,11 @@ pub(crate) const LINK_URL: Text = text("a URL like \"http://10.0.0.2:9090\"", |s
     (BASE_URL.check)(s).map_err(|_| None)
 });
 
+/// The name of a network interface (Linux: at most 15 bytes, no slash, no space).
+pub(crate) const INTERFACE: Text = text("the name of a network interface like \"eth0\"", |s| {
+    ok_if((1..=15).contains(&s.len()) && is_visible(s) && !s.contains('/') && s != "." && s != "..")
+});
+
 pub(crate) const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 pub(crate) const LEVEL: Text = text(
@@ -323,6 +328,26 @@ impl Leaf<IpNet> for Network {
 
     fn show(&self, value: &IpNet) -> String {
         format!("\"{value}\"")
+    }
+}
+
+/// A network, one address, or any.
+pub(crate) struct NetworkOrAny;
+
+impl Leaf<Option<IpNet>> for NetworkOrAny {
+    fn parse(&self, value: &Value) -> Result<Option<IpNet>, Option<String>> {
+        match value {
+            Value::Text(text) if text == "*" => Ok(None),
+            _ => Leaf::parse(&Network, value).map(Some),
+        }
+    }
+
+    fn expected(&self) -> String {
+        "\"*\", a network like \"10.0.0.0/8\" or \"fd00::/8\", or one address".into()
+    }
+
+    fn show(&self, value: &Option<IpNet>) -> String {
+        value.map_or_else(|| "\"*\"".into(), |net| Leaf::show(&Network, &net))
     }
 }
 
