@@ -23,6 +23,8 @@
 //! The oracle keeps its own accounts and reads the core's only to compare. It decides nothing, and nothing
 //! depends on it.
 
+use std::time::Duration;
+
 use tidegate_core::admission::Position;
 use tidegate_core::room::{TicketStatus, Wait};
 use tidegate_core::ticket::Ticket;
@@ -219,8 +221,9 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn noted(&mut self, client: u32, kind: u32, noted: &Noted) {
-        self.apply(|oracle| oracle.calm.noted(client, kind, noted));
+    /// `limit`: how long the visitor waits at most.
+    pub(crate) fn noted(&mut self, client: u32, kind: u32, limit: Duration, noted: &Noted) {
+        self.apply(|oracle| oracle.calm.noted(client, kind, limit, noted));
     }
 
     pub(crate) fn left(&mut self, client: u32) {

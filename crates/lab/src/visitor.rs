@@ -168,6 +168,11 @@ impl Visitor {
         self.at().saturating_add(patience)
     }
 
+    /// How long it waits at most, from the step's beginning.
+    pub fn wait_limit(&self, mix: &VisitorMix) -> Duration {
+        self.sample(&self.kind_in(mix).wait_limit, Salt::WaitLimit, 0)
+    }
+
     /// The number that `{n}` in the step's path stands for, 0 to 999,999: the same in every request of the
     /// step. Also tells which character of a ticket is altered.
     pub fn path_number(&self) -> u32 {

@@ -10,7 +10,8 @@
 //! later than scheduled. Being admitted sooner breaks no promise. Where visitors are admitted and not
 //! requests, those who are in decide how much is left to the others, so the waits of a run are judged
 //! together ([`super::waits`]). Where the capacity is discovered as well, waits announced in the first
-//! [`SEARCH_US`] of a crowd, or with an estimate that was another one later, are not judged.
+//! [`SEARCH_US`] of a crowd, or with an estimate that was another one later, are not judged, unless they are
+//! for one of a given number of session slots.
 //!
 //! Where an estimator moves the capacity, the announced wait is the work ahead at the estimated capacity.
 //! Whether or not the estimate is right, nobody waits longer than until the origin has been sent that much
@@ -68,6 +69,8 @@ struct Told {
     capacity: f64,
     /// Work sent to the origin when it last had to wait.
     last_sent: f64,
+    /// It waits for the origin, and not for a session slot.
+    follows_capacity: bool,
 }
 
 #[derive(Default)]
@@ -178,7 +181,9 @@ impl Calm {
         if self.discovers {
             self.empty_by_work = self.empty_by_work.max(self.sent + 2.0 * work);
         }
-        self.told[at] = Told { at_us: now_us, wait_us, world, until, capacity, last_sent: self.sent };
+        let follows_capacity = self.for_slots.as_ref().is_some_and(Waits::follow_capacity);
+        let last_sent = self.sent;
+        self.told[at] = Told { at_us: now_us, wait_us, world, until, capacity, last_sent, follows_capacity };
         self.empty_by_us = self.empty_by_us.max(now_us + 2 * wait_us);
         let waits = self.for_slots.as_ref().filter(|_| !self.faulted);
         waits.map_or(Ok(()), |waits| waits.told(client, wait.wait, now_us))
@@ -187,7 +192,7 @@ impl Calm {
     /// Whether the estimator may still be looking for the capacity of which sessions get a share.
     fn is_searching(&self, now_us: u64) -> bool {
         let has_begun = self.busy_us.is_none_or(|since| now_us < since + SEARCH_US);
-        self.discovers && self.for_slots.as_ref().is_some_and(|waits| !waits.is_given()) && has_begun
+        self.discovers && self.for_slots.as_ref().is_some_and(Waits::follow_capacity) && has_begun
     }
 
     /// A visitor has to go on waiting and comes when its page asks next. After a fall of an estimated
@@ -204,13 +209,13 @@ impl Calm {
         }
     }
 
-    pub(super) fn noted(&mut self, client: u32, kind: u32, noted: &Noted) -> Finding {
+    pub(super) fn noted(&mut self, client: u32, kind: u32, limit: Duration, noted: &Noted) -> Finding {
         // Most answers are "not yet", which need no look-up.
         if matches!(noted, Noted::Nothing) {
             return Ok(());
         }
         let Some(told) = self.told.get_mut(client as usize) else { return Ok(()) };
-        let Noted::Served { entered, waited: Some(_), .. } = noted else {
+        let Noted::Served { entered, waited: Some(_), waited_since, .. } = noted else {
             if matches!(noted, Noted::Failed(_)) {
                 // A request of the visitor failed: its wait is not judged.
                 told.world = 0;
@@ -226,10 +231,13 @@ impl Calm {
         let (realised, wait) = (Duration::from_micros(realised_us), Duration::from_micros(told.wait_us));
         if let Some(waits) = &mut self.for_slots {
             let ratio = self.capacity / told.capacity;
-            if !waits.is_given() && !(1.0 / SAME_ESTIMATE..=SAME_ESTIMATE).contains(&ratio) {
+            if told.follows_capacity && !(1.0 / SAME_ESTIMATE..=SAME_ESTIMATE).contains(&ratio) {
                 return Ok(());
             }
-            waits.kept(told.at_us, wait, realised, self.slack);
+            let told_at = Duration::from_micros(told.at_us);
+            if Waits::would_have_waited(waited_since.saturating_add(limit), told_at, wait, self.slack) {
+                waits.kept(told.at_us, wait, realised, self.slack);
+            }
             return Ok(());
         }
         if told.until > 0.0 {

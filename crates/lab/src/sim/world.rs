@@ -344,7 +344,8 @@ impl<'s> World<'s> {
         self.tally.noted(&reaction.noted, was_in_room, in_room, now);
         self.tally.noted_of(client.visitor.kind(), step, &reaction.noted, now);
         reaction.session.into_iter().for_each(|end| self.tally.session(end, now));
-        self.oracle.noted(number, client.visitor.kind(), &reaction.noted);
+        let limit = client.visitor.wait_limit(&self.mix);
+        self.oracle.noted(number, client.visitor.kind(), limit, &reaction.noted);
         self.goes_on(number, reaction.next, now);
     }
 
