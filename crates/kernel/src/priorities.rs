@@ -153,6 +153,9 @@ fn reuseport_listener(address: SocketAddr, backlog: u32) -> io::Result<TcpListen
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
     socket.bind(&address.into())?;
     socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())
