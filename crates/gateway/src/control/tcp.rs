@@ -36,6 +36,7 @@ impl TcpListeners {
         if self.config.priorities > 1 {
             self.kernel.prioritise(&listened.fds(), settings);
         }
+        tracing::info!(service = tcp.name, listen = %listened.all.address(), to = tcp.to, "a TCP service");
         Ok(NewAddress::new(tcp, listened.all, listened.of_workers))
     }
 

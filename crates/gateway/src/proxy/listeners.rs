@@ -46,7 +46,7 @@ impl Listeners {
         let watched = |socket| {
             // SAFETY: the descriptor is that of the socket, which is open as long as the `Arc` is there.
             let watched = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
-            watched.map_err(|error| error.into_parts().1)
+            watched.map_err(io::Error::from)
         };
         Ok(Self { worker, all, own: own.into_iter().map(watched).collect::<io::Result<_>>()? })
     }
