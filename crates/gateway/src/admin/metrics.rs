@@ -150,7 +150,8 @@ fn counters(out: &mut Exposition, control: &Control, f: &Figures) {
 
 fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     let shared = control.shared();
-    out.gauge("open_connections", "Visitor connections open now.", shared.connections.load(Relaxed));
+    let help = "Connections of visitors and of TCP services open now.";
+    out.gauge("open_connections", help, shared.connections.load(Relaxed));
     out.gauge("open_tunnels", "Upgraded connections open now.", shared.upstream(|s| &s.tunnels_open));
     out.gauge("capacity", "Capacity in force, in cost units per second.", number(f.tunables.capacity.get()));
     let help = "Work that the room lets in, in cost units per second.";

@@ -10,11 +10,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type};
+use tidegate_core::policies::Action;
 use tidegate_gateway::shared::tcp::TcpService;
 use tidegate_settings::Settings;
 
 use crate::whole::accept_order::connect_from;
 use crate::whole::harness::{Gate, Origin, PATIENCE, admin, connect, until};
+use crate::whole::policies::{publish, refuse};
 use crate::whole::rights::can_run;
 
 /// A service that hands its connections over to the test.
@@ -391,6 +393,24 @@ fn connections_over_those_of_the_whole_gate_are_reset() {
     echo(&mut visitor, &mut served, b"not the first one");
 }
 
+/// What a rule does with every connection, it does with those of services.
+#[test]
+fn a_rule_for_everybody_refuses_connections_of_services() {
+    let to = Service::start();
+    let gate = gate(&service("it", to.address, ""));
+    let (mut before, mut served) = (visit(&gate), to.next());
+    publish(&gate, vec![refuse(Action::Reset)]);
+    assert!(is_reset(&mut visit(&gate)));
+    publish(&gate, vec![refuse(Action::Close)]);
+    assert_eq!(visit(&gate).read(&mut [0; 8]).unwrap(), 0);
+    // One for some visitors, or that answers, is not for these.
+    publish(&gate, vec![refuse(Action::Answer)]);
+    let (mut visitor, mut other) = (visit(&gate), to.next());
+    echo(&mut visitor, &mut other, b"hello");
+    echo(&mut before, &mut served, b"still there");
+    assert_eq!((result(&gate, "refused"), result(&gate, "relayed")), (2, 2));
+}
+
 #[test]
 fn a_drain_waits_for_connections_and_takes_no_new_ones() {
     let to = Service::start();
@@ -399,6 +419,8 @@ fn a_drain_waits_for_connections_and_takes_no_new_ones() {
     let (mut visitor, mut served) = (visit(&gate), to.next());
     gate.server().control().drain();
     until(|| TcpStream::connect(at).is_err().to_string(), |refused| refused == "true");
+    // Those that came before it was.
+    drop(to);
     for _ in 0..100 {
         echo(&mut visitor, &mut served, b"one");
         echo(&mut served, &mut visitor, b"two");
