@@ -403,8 +403,8 @@ fn a_rule_for_everybody_refuses_connections_of_services() {
     assert!(is_reset(&mut visit(&gate)));
     publish(&gate, vec![refuse(Action::Close)]);
     assert_eq!(visit(&gate).read(&mut [0; 8]).unwrap(), 0);
-    // One for some visitors, or that answers, is not for these.
-    publish(&gate, vec![refuse(Action::Answer)]);
+    // What ends requests under way is not for these.
+    publish(&gate, vec![refuse(Action::End)]);
     let (mut visitor, mut other) = (visit(&gate), to.next());
     echo(&mut visitor, &mut other, b"hello");
     echo(&mut before, &mut served, b"still there");
