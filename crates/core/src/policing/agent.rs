@@ -25,8 +25,8 @@
 //! and this cannot last where it would be wrong: a claim above its ceiling has lost SYNs, so its real demand
 //! is above the ceiling too, and how far above makes no difference to max-min shares. A claim whose real
 //! demand is below its ceiling loses none, and its retries run dry. So the ceilings settle where those of
-//! the real demand are. Meanwhile the rule has more than it needs, for a minute at most. Rejected: to
-//! estimate the retries and subtract them. A flood does not retry, and would look smaller than it is in one
+//! the real demand are. Meanwhile the rule has more than it needs: a client gives up after two minutes.
+//! Rejected: to estimate the retries and subtract them. A flood does not retry, and would look smaller than it is in one
 //! interval and greater in the next.
 //!
 //! **The request mix** has a longer memory than the other averages. Requests follow their connection over
@@ -51,7 +51,7 @@ mod limit;
 
 use allocation::{Ceiling, Claim, allocate};
 use averages::{Average, keep};
-use limit::{Limits, Load};
+use limit::{CpuLoad, Limits, Load};
 
 pub use limit::{Bound, Limit};
 
@@ -269,7 +269,7 @@ impl Agent {
         self.measure(inputs, elapsed);
         let load = Load {
             accepted: self.accepted.get().unwrap_or(0.0),
-            cpu: self.cpu.get().filter(|_| inputs.cpu.is_some()),
+            cpu: inputs.cpu.zip(self.cpu.get()).map(|(last, average)| CpuLoad { average, last }),
             mix: self.mix(),
             capacity: inputs.capacity,
             level: inputs.level,
@@ -284,7 +284,9 @@ impl Agent {
             None => vec![Ceiling::Whole; claims.len()],
         };
         let decided = inputs.rules.iter().zip(&claims).zip(ceilings);
-        decided.filter_map(|((state, claim), ceiling)| self.decide(state.rule, claim, ceiling, limit)).collect()
+        decided
+            .filter_map(|((state, claim), ceiling)| self.decide(state.rule, claim, ceiling, limit))
+            .collect()
     }
 
     pub fn view(&self) -> View {

@@ -6,12 +6,20 @@
 //! | CPU | accepted * `max_cpu` / CPU | from the moment in which the CPU is above `max_cpu` |
 //! | level | 0.9 * accepted, and so on while it is red | a detector is red, and neither of the others is known |
 //!
-//! **CPU.** The formula takes the load to be proportional to connections. A constant part b of it (another
-//! program) does not matter: each interval applies the formula again, to what was accepted under the bound
-//! before, and that settles where the load is `max_cpu`, with a factor of b / `max_cpu` to the error each
-//! time.
-//! The bound stays when the load is back below `max_cpu`, because it is the reason for that. It is forgotten
-//! when the demand fits into it.
+//! **CPU.** The formula takes the load to be proportional to connections. Neither a constant part of it
+//! (another program) nor one that is above 1 and cannot be seen matters: each interval applies the formula
+//! again, to what was accepted under the bound before, and that settles where the load is `max_cpu`.
+//!
+//! ```text
+//! begins:  S = accepted * max_cpu / CPU                       averages, CPU > max_cpu
+//! falls:   S = S * max_cpu / (last reading of the CPU)        while average and last reading > max_cpu
+//! rises:   S = S + alpha * (accepted * max_cpu / CPU - S)     averages, while it is below
+//! ```
+//!
+//! It falls by the last reading because averages follow too late: in a model whose load follows connections
+//! after 5 s, averages alone took 28 s to relieve the CPU from 2.5 times what it can do, and the last
+//! reading 14 s. The bound stays when the load is back below `max_cpu`, because it is the reason for that.
+//! It is forgotten when the demand fits into it.
 //!
 //! **Level.** A detector says that something is congested and not by how much: what was accepted is cut, and
 //! cut again after n intervals if it is still red, as TCP does. It grows while all is green and rests while
@@ -68,13 +76,20 @@ pub struct Limit {
     pub bound: Bound,
 }
 
+/// The load of the CPU, 0..=1.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuLoad {
+    pub average: f64,
+    pub last: f64,
+}
+
 /// The figures that limits follow from.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Connections accepted per second, averaged.
     pub accepted: f64,
-    /// Load of the CPU, averaged; `None`: no reading in this interval.
-    pub cpu: Option<f64>,
+    /// `None`: no reading in this interval.
+    pub cpu: Option<CpuLoad>,
     /// Requests per connection, averaged.
     pub mix: Option<f64>,
     /// Requests per second.
@@ -116,11 +131,8 @@ impl Limits {
         self.follow_level(load, config);
         let capacity = load.capacity.zip(load.mix).map(|(capacity, mix)| capacity / mix);
         let held = |held: &Option<Held>| held.as_ref().map(|held| held.per_s);
-        let bounds = [
-            (Bound::Capacity, capacity),
-            (Bound::Cpu, held(&self.cpu)),
-            (Bound::Level, held(&self.level)),
-        ];
+        let bounds =
+            [(Bound::Capacity, capacity), (Bound::Cpu, held(&self.cpu)), (Bound::Level, held(&self.level))];
         let known = bounds.into_iter().filter_map(|(bound, per_s)| Some(Limit { per_s: per_s?, bound }));
         known.filter(|limit| limit.per_s > 0.0).min_by(|a, b| a.per_s.total_cmp(&b.per_s))
     }
@@ -139,13 +151,18 @@ impl Limits {
             return;
         };
         self.silent = 0;
-        let figure = load.accepted * config.max_cpu / cpu.max(LEAST_CPU);
+        let most = config.max_cpu;
+        let figure = load.accepted * most / cpu.average.max(LEAST_CPU);
         match &mut self.cpu {
-            Some(held) => {
-                let change = figure.min(MOST_RISE * held.per_s) - held.per_s;
-                held.set(held.per_s + alpha(config.intervals) * change);
+            Some(held) if cpu.average > most => {
+                // The average may still tell of the time before the last fall.
+                held.set(held.per_s * most / cpu.last.max(most));
             }
-            None if cpu > config.max_cpu && load.accepted >= LEAST_ACCEPTED => {
+            Some(held) => {
+                let rise = figure.min(MOST_RISE * held.per_s) - held.per_s;
+                held.set(held.per_s + alpha(config.intervals) * rise.max(0.0));
+            }
+            None if cpu.average > most && load.accepted >= LEAST_ACCEPTED => {
                 self.cpu = Some(Held::new(figure, load.accepted, 0));
             }
             None => {}
@@ -183,8 +200,12 @@ mod tests {
 
     const CONFIG: AgentConfig =
         AgentConfig { every: Duration::from_secs(1), intervals: 3, min_share: 0.05, max_cpu: 0.9 };
+    const fn cpu(load: f64) -> Option<CpuLoad> {
+        Some(CpuLoad { average: load, last: load })
+    }
+
     const CALM: Load =
-        Load { accepted: 100.0, cpu: Some(0.5), mix: Some(4.0), capacity: None, level: Level::Green };
+        Load { accepted: 100.0, cpu: cpu(0.5), mix: Some(4.0), capacity: None, level: Level::Green };
 
     fn bound(limits: &mut Limits, load: Load) -> Option<(Bound, f64)> {
         limits.update(&load, &CONFIG).map(|limit| (limit.bound, (limit.per_s * 100.0).round() / 100.0))
@@ -197,7 +218,7 @@ mod tests {
         for level in [Level::Unknown, Level::Orange] {
             assert_eq!(bound(&mut limits, Load { level, cpu: None, mix: None, ..CALM }), None);
         }
-        let hardly_used = Load { accepted: 0.5, cpu: Some(1.0), level: Level::Red, ..CALM };
+        let hardly_used = Load { accepted: 0.5, cpu: cpu(1.0), level: Level::Red, ..CALM };
         assert_eq!(bound(&mut limits, hardly_used), None, "it is not connections that load it");
     }
 
@@ -207,7 +228,7 @@ mod tests {
         let known = Load { capacity: Some(800.0), ..CALM };
         assert_eq!(bound(&mut limits, known), Some((Bound::Capacity, 200.0)));
         assert_eq!(bound(&mut limits, Load { mix: None, ..known }), None);
-        let loaded = Load { cpu: Some(1.0), ..known };
+        let loaded = Load { cpu: cpu(1.0), ..known };
         assert_eq!(bound(&mut limits, loaded), Some((Bound::Cpu, 90.0)));
         assert_eq!(bound(&mut limits, Load { level: Level::Red, ..loaded }), Some((Bound::Cpu, 90.0)));
         limits.forget();
@@ -220,7 +241,7 @@ mod tests {
         let mut limits = Limits::default();
         let mut accepted = 700.0;
         for _ in 0..60 {
-            let load = Load { accepted, cpu: Some(0.3 + accepted / 1000.0), ..CALM };
+            let load = Load { accepted, cpu: cpu(0.3 + accepted / 1000.0), ..CALM };
             accepted = limits.update(&load, &CONFIG).map_or(accepted, |limit| limit.per_s);
         }
         assert!((accepted - 600.0).abs() < 0.1, "{accepted}");
@@ -231,7 +252,7 @@ mod tests {
         let mut limits = Limits::default();
         let mut accepted = 500.0;
         for _ in 0..100 {
-            let load = Load { accepted, cpu: Some(1.0), ..CALM };
+            let load = Load { accepted, cpu: cpu(1.0), ..CALM };
             accepted = limits.update(&load, &CONFIG).map_or(accepted, |limit| limit.per_s);
         }
         assert_eq!(accepted, 50.0);
@@ -240,7 +261,7 @@ mod tests {
     #[test]
     fn a_silent_source_is_believed_for_a_while() {
         let mut limits = Limits::default();
-        assert_eq!(bound(&mut limits, Load { cpu: Some(1.0), ..CALM }), Some((Bound::Cpu, 90.0)));
+        assert_eq!(bound(&mut limits, Load { cpu: cpu(1.0), ..CALM }), Some((Bound::Cpu, 90.0)));
         let silent = Load { cpu: None, ..CALM };
         for interval in 1..=SILENCE * CONFIG.intervals {
             assert_eq!(bound(&mut limits, silent), Some((Bound::Cpu, 90.0)), "{interval}");
