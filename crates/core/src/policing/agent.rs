@@ -65,6 +65,9 @@ const RISE: f64 = 0.25;
 const FREE: f64 = 2.0;
 /// Changes below this share of a rate do not matter. Counts of one second scatter by as much.
 const MATTERS: f64 = 0.05;
+/// A fall that the scatter of S explains does not matter, or who gets what others leave would be changed in
+/// every interval. A fall by this share does in any case, so that many small rules do not exceed S together.
+const ALWAYS_MATTERS: f64 = 0.25;
 /// How many times longer the memory of the request mix is: 50 s by default, in which a browser's connection
 /// makes nearly all of its requests.
 const MIX_INTERVALS: u32 = 10;
@@ -378,6 +381,7 @@ impl Agent {
             priority: rule.priority,
             demand,
             floor: rule.min_rate.clamp(0.0, demand),
+            is_held: rule.rate < rule.max_rate,
         }
     }
 
@@ -417,7 +421,10 @@ impl Agent {
             Some(limit) => Why::Ceiling { limit, demand },
         };
         tracked.why = Some(why);
-        let rate = next_rate(rule, target, claim.demand)?;
+        // The standard deviation of a rate that is averaged over so much time.
+        let memory_s = f64::from(self.config.intervals) * self.config.every.as_secs_f64();
+        let ripple = limit.map_or(0.0, |limit| (limit.per_s / memory_s).sqrt());
+        let rate = next_rate(rule, target, claim.demand, ripple)?;
         Some(Change { name: rule.name.clone(), rate, burst: tracked.burst_at(rule, rate), why })
     }
 }
@@ -476,13 +483,20 @@ fn target(rule: &SynRule, ceiling: Ceiling) -> f64 {
     }
 }
 
-/// The next rate on the way to `target`; `None`: no change that matters.
-fn next_rate(rule: &SynRule, target: f64, demand: f64) -> Option<f64> {
+/// The next rate on the way to `target`; `None`: no change that matters. `ripple`: by how much the target
+/// scatters.
+fn next_rate(rule: &SynRule, target: f64, demand: f64, ripple: f64) -> Option<f64> {
     let now = rule.rate;
     let step = now + RISE * now.max(demand.min(target));
     let is_there = step >= target || step >= FREE * demand;
     let rate = if target <= now || is_there { target } else { step.max(rule.min_rate) };
-    // The configured rate is reached exactly.
-    let is_great = now.is_infinite() || rate == rule.max_rate || (rate - now).abs() > MATTERS * now;
-    (rate != now && is_great).then_some(rate)
+    let is_outside = now < rule.min_rate || now > rule.max_rate;
+    let is_great = if rate < now {
+        now.is_infinite() || now - rate > ripple.min(ALWAYS_MATTERS * now).max(MATTERS * now)
+    } else {
+        // The configured rate is reached exactly, and no rule loses what there is room for.
+        let is_enough = now < demand && demand <= rate;
+        rate == rule.max_rate || is_enough || rate - now > MATTERS * now
+    };
+    (rate != now && (is_great || is_outside)).then_some(rate)
 }

@@ -33,6 +33,8 @@ pub struct Claim {
     pub demand: f64,
     /// What it gets in any case: `min_rate`, at most `demand`.
     pub floor: f64,
+    /// Whether it is policed below its configured rate now.
+    pub is_held: bool,
 }
 
 /// The most that a claim may take.
@@ -46,6 +48,9 @@ pub enum Ceiling {
 
 /// Slack of comparisons: sums of demands are rounded.
 const ROUNDING: f64 = 1e-9;
+/// Share of its budget below which the demand of a preferred group must fall before it is whole again. Else
+/// it would be policed and not policed in turns where its demand is its budget.
+const WHOLE_AGAIN: f64 = 0.9;
 
 /// Divides `limit` among `claims`, and `beside`: the demand that no rule is about. Nothing can police that,
 /// so that what it gets is only kept free.
@@ -66,15 +71,12 @@ pub fn allocate(claims: &[Claim], beside: f64, limit: f64, min_share: f64) -> Ve
         kept_below = (kept_below - kept(group)).max(0.0);
         let budget = (left - kept_below).max(kept(group));
         let members = || group.members.iter().map(|index| &claims[*index]);
-        let level = water_level(members(), group.floor, budget);
+        // A group may ask for what is kept for it at any moment.
+        let level = water_level(members(), group.floor, budget.max(least));
         left = (left - members().map(|claim| claim.share(level)).sum::<f64>()).max(0.0);
-        let fits = group.demand <= budget + ROUNDING * limit;
-        let ceiling = match fits {
-            true if !is_not_preferred => Ceiling::Whole,
-            // It may ask for what is kept for it at any moment.
-            true => Ceiling::PerSecond(level.max(least)),
-            false => Ceiling::PerSecond(level),
-        };
+        let part = if group.is_held { WHOLE_AGAIN } else { 1.0 };
+        let is_whole = !is_not_preferred && group.demand <= part * budget + ROUNDING * limit;
+        let ceiling = if is_whole { Ceiling::Whole } else { Ceiling::PerSecond(level) };
         group.members.iter().for_each(|index| ceilings[*index] = ceiling);
     }
     ceilings
@@ -85,6 +87,7 @@ struct Group {
     members: Vec<usize>,
     demand: f64,
     floor: f64,
+    is_held: bool,
 }
 
 impl Group {
@@ -92,6 +95,7 @@ impl Group {
         self.members.push(index);
         self.demand += claim.demand;
         self.floor += claim.floor;
+        self.is_held |= claim.is_held;
     }
 }
 
@@ -127,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    const NORMAL: Claim = Claim { is_preferred: false, priority: 0, demand: 0.0, floor: 0.0 };
+    const NORMAL: Claim = Claim { is_preferred: false, priority: 0, demand: 0.0, floor: 0.0, is_held: false };
 
     fn claim(priority: u8, demand: f64) -> Claim {
         Claim { priority, demand, ..NORMAL }
@@ -183,6 +187,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_preferred_and_was_squeezed_is_whole_again_when_it_fits_with_room() {
+        let held = |demand: f64| Claim { is_held: true, ..preferred(0, demand) };
+        for (demand, ceiling) in [
+            (110.0, Ceiling::PerSecond(95.0)),
+            (94.0, Ceiling::PerSecond(95.0)),
+            (86.0, Ceiling::PerSecond(95.0)),
+            (85.0, Ceiling::Whole),
+        ] {
+            assert_eq!(allocate(&[held(demand), claim(0, 50.0)], 0.0, 100.0, 0.05)[0], ceiling, "{demand}");
+        }
+    }
+
+    #[test]
     fn who_asks_for_little_may_grow() {
         // Up to the others' level, up to what is left, and up to what is kept for a priority.
         let of = |claims: &[Claim]| allocate(claims, 0.0, 100.0, 0.05);
@@ -207,6 +224,7 @@ mod tests {
             priority,
             demand,
             floor: demand * floor,
+            is_held: false,
         })
     }
 

@@ -14,6 +14,7 @@
 //! begins:  S = accepted * max_cpu / CPU                       averages, CPU > max_cpu
 //! falls:   S = S * max_cpu / (last reading of the CPU)        while average and last reading > max_cpu
 //! rises:   S = S + alpha * (accepted * max_cpu / CPU - S)     averages, while it is below
+//! rests:   while the average is within 2 % of max_cpu
 //! ```
 //!
 //! It falls by the last reading because averages follow too late: in a model whose load follows connections
@@ -39,6 +40,8 @@ const LEAST_SHARE: f64 = 0.1;
 const LEAST_CPU: f64 = 0.01;
 /// Most by which the formula may raise the bound: at little load it divides by noise.
 const MOST_RISE: f64 = 2.0;
+/// Share of `max_cpu` around it in which the bound rests: the loop would else hunt for the last percent.
+const REST: f64 = 0.02;
 /// What is accepted while a detector is red: the least decrease that is sure to be seen in n intervals.
 const CUT: f64 = 0.9;
 /// What is accepted more after n intervals of green: half of the cut, so that a cut is not undone at once.
@@ -154,18 +157,18 @@ impl Limits {
         let most = config.max_cpu;
         let figure = load.accepted * most / cpu.average.max(LEAST_CPU);
         match &mut self.cpu {
-            Some(held) if cpu.average > most => {
+            Some(held) if cpu.average > most * (1.0 + REST) => {
                 // The average may still tell of the time before the last fall.
                 held.set(held.per_s * most / cpu.last.max(most));
             }
-            Some(held) => {
+            Some(held) if cpu.average < most * (1.0 - REST) => {
                 let rise = figure.min(MOST_RISE * held.per_s) - held.per_s;
                 held.set(held.per_s + alpha(config.intervals) * rise.max(0.0));
             }
             None if cpu.average > most && load.accepted >= LEAST_ACCEPTED => {
                 self.cpu = Some(Held::new(figure, load.accepted, 0));
             }
-            None => {}
+            _ => {}
         }
     }
 
@@ -230,7 +233,7 @@ mod tests {
         assert_eq!(bound(&mut limits, Load { mix: None, ..known }), None);
         let loaded = Load { cpu: cpu(1.0), ..known };
         assert_eq!(bound(&mut limits, loaded), Some((Bound::Cpu, 90.0)));
-        assert_eq!(bound(&mut limits, Load { level: Level::Red, ..loaded }), Some((Bound::Cpu, 90.0)));
+        assert_eq!(bound(&mut limits, Load { level: Level::Red, ..loaded }), Some((Bound::Cpu, 81.0)));
         limits.forget();
         assert_eq!(bound(&mut limits, Load { level: Level::Red, ..known }), Some((Bound::Capacity, 200.0)));
     }
@@ -244,7 +247,8 @@ mod tests {
             let load = Load { accepted, cpu: cpu(0.3 + accepted / 1000.0), ..CALM };
             accepted = limits.update(&load, &CONFIG).map_or(accepted, |limit| limit.per_s);
         }
-        assert!((accepted - 600.0).abs() < 0.1, "{accepted}");
+        let load = 0.3 + accepted / 1000.0;
+        assert!((load / 0.9 - 1.0).abs() <= REST, "{load}");
     }
 
     #[test]

@@ -77,6 +77,19 @@ fn the_least_rate_is_kept_though_the_sum_is_above_the_limit() {
 }
 
 #[test]
+fn a_rate_outside_of_its_bounds_is_brought_back() {
+    let mut agent = Agent::new(CONFIG);
+    let mut crowd = SynRule { rate: 102.0, min_rate: 99.0, ..rule("crowd", 100.0, 10) };
+    for (second, (rate, expected)) in
+        [(102.0, None), (102.0, Some(100.0)), (98.0, Some(100.0))].into_iter().enumerate()
+    {
+        crowd.rate = rate;
+        let changes = tick(&mut agent, &[(&crowd, 1, 1)], None, second as u64);
+        assert_eq!(changes.first().map(|change| change.rate), expected);
+    }
+}
+
+#[test]
 fn a_reload_forgets_rules_that_vanish_and_takes_the_new_burst() {
     let mut agent = Agent::new(CONFIG);
     let (mut stays, goes) = (rule("stays", 1000.0, 500), rule("goes", 1000.0, 500));
@@ -246,9 +259,11 @@ proptest! {
             world.aggregates.push(aggregate);
         }
         (world.is_known, world.has_cpu) = (is_known, !is_known);
-        world.play(400);
-        let last = world.play(200);
+        // A bucket whose rate is just below the demand is empty after long.
+        world.play(1500);
+        // Counters are whole numbers, which is a ripple of its own: a change may follow from it once.
+        let changes: usize = (0..200).map(|_| world.second().len()).sum();
         let rates: Vec<f64> = world.aggregates.iter().map(|aggregate| aggregate.rule.rate).collect();
-        prop_assert!(last.is_none(), "still changes after {last:?}: {rates:?}");
+        prop_assert!(changes <= 1, "{changes} changes: {rates:?}");
     }
 }

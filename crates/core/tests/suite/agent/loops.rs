@@ -1,6 +1,6 @@
 //! Demand that stays as it is: the loop of agent, clients and server settles, at the right place, and stays.
 
-use super::world::{Aggregate, World};
+use super::world::{Aggregate, CONFIG, World};
 
 /// Plays until long after the last retries of the beginning, and then as long again without a change.
 #[track_caller]
@@ -14,6 +14,13 @@ fn settles(world: &mut World) {
 #[track_caller]
 fn is_near(figure: f64, expected: f64, within: f64) {
     assert!((figure / expected - 1.0).abs() <= within, "{figure}, expected {expected}");
+}
+
+/// What is kept for the lowest priority, but for changes that do not matter.
+#[track_caller]
+fn keeps_a_share(lowest: &Aggregate, serves: f64) {
+    let share = lowest.accepted / (CONFIG.min_share * serves);
+    assert!((0.95..1.25).contains(&share), "{share} of its share");
 }
 
 fn crowds(fresh: &[(u8, f64)]) -> Vec<Aggregate> {
@@ -31,7 +38,7 @@ fn at_the_capacity() {
         settles(&mut world);
         is_near(world.accepted(), 400.0, 0.06);
         is_near(world.aggregates[1].accepted, 60.0, 1e-9);
-        is_near(world.aggregates[2].accepted, 0.05 * 400.0, 0.06);
+        keeps_a_share(&world.aggregates[2], 400.0);
     }
 }
 
@@ -88,7 +95,7 @@ fn a_capacity_that_changes_is_followed() {
         world.serves = serves;
         settles(&mut world);
         is_near(world.accepted(), serves, 0.06);
-        is_near(world.aggregates[1].accepted, 0.05 * serves, 0.06);
+        keeps_a_share(&world.aggregates[1], serves);
     }
 }
 
@@ -117,4 +124,24 @@ fn a_load_that_no_connection_causes_leaves_a_tenth() {
     world.base_cpu = 0.1;
     settles(&mut world);
     assert_eq!(world.accepted(), 300.0);
+}
+
+/// Demand at the very limit: what is decided by a hair is not decided anew in every interval.
+#[test]
+fn preferred_visitors_who_are_as_many_as_fit() {
+    for (fresh, others, serves) in [(792.24, 0.0, 880.03), (344.07, 1508.7, 422.34), (41.54, 15.16, 53.57)] {
+        let mut world = World::new(crowds(&[(0, fresh), (1, others)]), serves);
+        (world.has_cpu, world.aggregates[0].rule.is_preferred) = (true, true);
+        settles(&mut world);
+        is_near(world.aggregates[0].accepted, fresh, 0.01);
+    }
+}
+
+/// What a priority asks for is what is kept for it, but for a hair.
+#[test]
+fn a_priority_that_asks_for_its_share() {
+    let mut world = World::new(crowds(&[(0, 1458.57), (3, 11.24), (3, 22.61)]), 678.31);
+    world.is_known = true;
+    world.aggregates.iter_mut().for_each(|aggregate| aggregate.rule.is_preferred = true);
+    settles(&mut world);
 }
