@@ -26,8 +26,8 @@
 //! is above the ceiling too, and how far above makes no difference to max-min shares. A claim whose real
 //! demand is below its ceiling loses none, and its retries run dry. So the ceilings settle where those of
 //! the real demand are. Meanwhile the rule has more than it needs: a client gives up after two minutes.
-//! Rejected: to estimate the retries and subtract them. A flood does not retry, and would look smaller than it is in one
-//! interval and greater in the next.
+//! Rejected: to estimate the retries and subtract them. A flood does not retry, and would look smaller than
+//! it is in one interval and greater in the next.
 //!
 //! **The request mix** has a longer memory than the other averages. Requests follow their connection over
 //! its life. If fewer connections are accepted, requests of the older ones still come; a short average would
