@@ -19,6 +19,7 @@ mod crash;
 mod ctl;
 mod demo;
 mod discovery;
+mod doctor;
 mod experiment;
 mod history;
 mod hostile;
