@@ -7,11 +7,11 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tidegate_core::policing::{Excess, Filter, RuleError, Rules, SynRule as CoreRule};
 
-use super::Settings;
 use super::kinds::net::{Address, INTERFACE, NAME, NetworkOrAny, REPLICA};
 use super::kinds::quantity::{Count, DAY, MIN, MS, Number, Portion, S, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named};
 use super::read::{Reader, item_path};
+use super::{Role, Settings};
 
 named! {
     /// What polices SYNs.
@@ -159,6 +159,11 @@ impl Settings {
         self.syn_rule.iter().map(SynRule::compiled).collect()
     }
 
+    /// Whether there is no origin, and there are only TCP services.
+    pub fn is_for_tcp_only(&self) -> bool {
+        self.role == Role::Gate && self.origin.replicas.is_empty() && !self.tcp.is_empty()
+    }
+
     /// The priorities in which connections are accepted, at least 1.
     pub fn priorities(&self) -> usize {
         let named = self.syn_rule.iter().map(|rule| usize::from(rule.priority) + 2).max();
@@ -218,7 +223,8 @@ fn check_tcp(settings: &Settings, out: &mut Reader) {
         if tcp.to.is_empty() {
             out.conflict(&format!("{path}.to"), "HOST:PORT of the service", "nothing", None);
         }
-        if !out.has(&format!("{path}.listen")) {
+        // Not whether it is in the file: a tunable is checked without one.
+        if tcp.listen == Tcp::default().listen {
             out.conflict(&format!("{path}.listen"), "IP:PORT to listen at", "nothing", None);
             continue;
         }

@@ -128,6 +128,12 @@ impl Config {
         self
     }
 
+    /// Adds tables as they are written in a file.
+    pub fn section(mut self, lines: &str) -> Self {
+        self.classes.push_str(lines);
+        self
+    }
+
     /// Adds a `[[detector]]` with these lines.
     pub fn detector(mut self, lines: &str) -> Self {
         self.classes.push_str(&format!("\n[[detector]]\n{lines}\n"));

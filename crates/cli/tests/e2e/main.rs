@@ -35,6 +35,7 @@ mod room;
 mod shop;
 mod sim;
 mod streams;
+mod tcp_services;
 mod throttles;
 mod tickets;
 mod two_hosts;

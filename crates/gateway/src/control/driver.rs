@@ -13,6 +13,7 @@ use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Rate, Timestamp};
+use tidegate_settings::Accept;
 use tokio::sync::{Notify, watch};
 
 use crate::base::audit::{Audit, By, Entry};
@@ -22,8 +23,10 @@ use crate::control::config_store::{ConfigStore, Followers, Source, Tuning};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
 use crate::control::correlation::Correlation;
+use crate::control::kernel::KernelControl;
 use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::{self, Observer};
+use crate::control::tcp::TcpListeners;
 use crate::control::throttles::Throttles;
 use crate::control::tuners::{TunedGate, Tuners};
 use crate::control::{feedback, health, peers};
@@ -46,6 +49,7 @@ pub struct Control {
     congestion: Arc<CongestionMonitor>,
     correlation: Arc<Correlation>,
     throttles: Arc<Throttles>,
+    kernel: Arc<KernelControl>,
     tuners: Arc<Tuners>,
     history: Arc<History>,
     figures: watch::Sender<Arc<Figures>>,
@@ -58,7 +62,14 @@ pub struct Control {
 
 impl Control {
     /// `saved`: what an earlier process has learned; `tuning`: what was tuned in it, and is in force.
-    pub fn new(shared: Arc<Shared>, source: Source, state: StateDir, saved: &Saved, tuning: Tuning) -> Self {
+    pub fn new(
+        shared: Arc<Shared>,
+        (kernel, tcp): (Arc<KernelControl>, Arc<TcpListeners>),
+        source: Source,
+        state: StateDir,
+        saved: &Saved,
+        tuning: Tuning,
+    ) -> Self {
         let at = shared.clock.now();
         let live = shared.config.load_full();
         let mut capacity = Capacity::new(&live, at);
@@ -67,6 +78,7 @@ impl Control {
         shared.sessions.resume(saved.sessions.as_ref().map(|saved| (saved.learned(), saved.trust(at))));
         // Workers start after this; none may admit a request before there is a limit.
         shared.gate.set_limit(capacity.tunables().max_in_flight);
+        shared.gate.accept_while_free(live.settings.kernel.accept == Accept::WhileFree);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
         let figures = figures(&shared, &capacity, shared.gate.totals(), &total, total.clone());
         let capacity = Arc::new(Mutex::new(capacity));
@@ -79,6 +91,7 @@ impl Control {
             capacity: capacity.clone(),
             congestion: congestion.clone(),
             throttles: throttles.clone(),
+            tcp,
         };
         let store = ConfigStore::new(shared.clone(), parts, audit, source, state, tuning);
         let correlation = Correlation::new(shared.clone(), throttles.clone());
@@ -89,6 +102,7 @@ impl Control {
             congestion,
             correlation: Arc::new(correlation),
             throttles,
+            kernel,
             tuners: Arc::default(),
             history: Arc::new(history),
             figures: watch::Sender::new(Arc::new(figures)),
@@ -121,6 +135,10 @@ impl Control {
 
     pub fn throttles(&self) -> &Throttles {
         &self.throttles
+    }
+
+    pub fn kernel(&self) -> &Arc<KernelControl> {
+        &self.kernel
     }
 
     pub fn tuners(&self) -> &Tuners {
@@ -300,12 +318,8 @@ impl Control {
         let timeout = self.shared.config.load().settings.limits.drain_timeout;
         let now = tokio::time::Instant::now();
         let (deadline, idle) = (now + timeout, now + IDLE_GRACE.min(timeout / 2));
-        let empty = || {
-            self.shared.accepting.load(Ordering::Acquire) == 0
-                && self.shared.connections.load(Ordering::Relaxed) == 0
-        };
         tracing::info!(connections = self.shared.connections.load(Ordering::Relaxed), "draining");
-        while !empty() && tokio::time::Instant::now() < deadline {
+        while !self.shared.is_empty() && tokio::time::Instant::now() < deadline {
             if tokio::time::Instant::now() >= idle {
                 self.shared
                     .drain
