@@ -1,5 +1,8 @@
 //! Demand that stays as it is: the loop of agent, clients and server settles, at the right place, and stays.
 
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+
 use super::world::{Aggregate, CONFIG, World};
 
 /// Plays until long after the last retries of the beginning, and then as long again without a change.
@@ -144,4 +147,25 @@ fn a_priority_that_asks_for_its_share() {
     world.is_known = true;
     world.aggregates.iter_mut().for_each(|aggregate| aggregate.rule.is_preferred = true);
     settles(&mut world);
+}
+
+/// Arrivals at random: the shares are kept on average, and rates are seldom touched.
+#[test]
+fn random_arrivals() {
+    for (is_known, seed) in [(true, 1), (true, 2), (false, 3), (false, 4)] {
+        let mut world = World::new(crowds(&[(0, 900.0), (0, 60.0), (1, 500.0), (2, 40.0)]), 400.0);
+        (world.is_known, world.has_cpu) = (is_known, !is_known);
+        world.noise = Some(StdRng::seed_from_u64(seed));
+        world.play(240);
+        let (mut accepted, mut small, mut changes) = (0.0, 0.0, 0);
+        for _ in 0..600 {
+            changes += world.second().len();
+            accepted += world.accepted() / 600.0;
+            small += world.aggregates[1].accepted / 600.0;
+        }
+        is_near(accepted, if is_known { 400.0 } else { 360.0 }, 0.06);
+        is_near(small, 60.0, 0.02);
+        // Of 2400 that would be possible.
+        assert!(changes <= 30, "{changes} changes");
+    }
 }

@@ -1,11 +1,13 @@
 //! A world in steps of one second: clients who try again, buckets, queues by priority, a server.
 //!
-//! Numbers of connections are real numbers, so that nothing is random.
+//! Numbers of connections are real numbers, and nothing is random but where a test asks for it.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use rand::Rng as _;
+use rand::rngs::StdRng;
 use tidegate_core::detect::Level;
 use tidegate_core::policing::agent::{Agent, AgentConfig, Change, Inputs, RuleState};
 use tidegate_core::policing::{Filter, SynRule};
@@ -66,9 +68,10 @@ impl Aggregate {
     }
 
     /// Clients send SYNs; those that are dropped will come again. `backlog`: connections that may wait.
-    fn second(&mut self, backlog: f64) {
+    /// `noise`: by how many standard deviations of a Poisson process more come than on average.
+    fn second(&mut self, backlog: f64, noise: f64) {
         let mut syns = self.retries.pop_front().unwrap_or_default();
-        syns[0] += self.fresh;
+        syns[0] += (self.fresh + noise * self.fresh.sqrt()).max(0.0);
         let seen: f64 = syns.iter().sum();
         let available = self.tokens + self.rule.rate;
         let passed = seen.min(available);
@@ -109,6 +112,8 @@ pub struct World {
     pub is_known: bool,
     /// Load above which a detector is orange, and red.
     pub levels: Option<(f64, f64)>,
+    /// Makes arrivals random.
+    pub noise: Option<StdRng>,
     pub agent: Option<Agent>,
     pub load: f64,
     requests_to_come: f64,
@@ -129,6 +134,7 @@ impl World {
             has_cpu: false,
             is_known: false,
             levels: None,
+            noise: None,
             agent: Some(Agent::new(CONFIG)),
             load: 0.0,
             requests_to_come: 0.0,
@@ -148,7 +154,11 @@ impl World {
     /// One second, and the agent's decision at its end.
     pub fn second(&mut self) -> Vec<Change> {
         let backlog = if self.is_queued { BACKLOG } else { f64::INFINITY };
-        self.aggregates.iter_mut().for_each(|aggregate| aggregate.second(backlog));
+        for aggregate in &mut self.aggregates {
+            // The sum of twelve uniform numbers has the variance 1.
+            let mut normal = |rng: &mut StdRng| (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
+            aggregate.second(backlog, self.noise.as_mut().map_or(0.0, &mut normal));
+        }
         self.accept();
         let accepted = self.accepted() + self.beside;
         let ended = 1.0 - (-1.0 / self.life_s).exp();
