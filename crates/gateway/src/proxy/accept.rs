@@ -164,8 +164,8 @@ async fn refuse(mut stream: TcpStream) {
     let _ = answer.await;
 }
 
-/// A connection among those open, of a visitor or of a TCP service. A visitor's wire owns it, so that a tunnel, which leaves hyper with its
-/// wire, still counts.
+/// A connection among those open, of a visitor or of a TCP service. A visitor's wire owns it, so that a
+/// tunnel, which leaves hyper with its wire, still counts.
 pub(super) struct Counted {
     shared: Arc<Shared>,
     shard: Arc<Shard>,

@@ -16,7 +16,7 @@
 //! - **Resets** are passed on. What a side had sent before its reset is delivered, as far as it was received.
 //!
 //! Rejected: a pipe as long as the connection (two more descriptors and 128 KiB for those that idle); copying
-//! with a buffer (each byte twice through the cache); `SPLICE_F_MORE` (it delays the last bytes of an answer).
+//! with a buffer (each byte twice through the cache); `SPLICE_F_MORE` (it delays an answer's last bytes).
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -59,8 +59,8 @@ pub enum End {
     Idle,
 }
 
-/// Joins two connections until both directions have ended, or nothing has moved in either for `idle` (zero: no
-/// limit). `count` is told of bytes that have been passed on.
+/// Joins two connections until both directions have ended, or nothing has moved in either for `idle` (zero:
+/// no limit). `count` is told of bytes that have been passed on.
 pub async fn join(
     visitor: &TcpStream,
     service: &TcpStream,
@@ -205,7 +205,8 @@ fn is_momentary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Moves up to `most` bytes from one descriptor to the other, one of which is a pipe. 0: the source has ended.
+/// Moves up to `most` bytes from one descriptor to the other, one of which is a pipe. 0: the source has
+/// ended.
 fn splice(from: RawFd, to: RawFd, most: usize) -> io::Result<usize> {
     let flags = libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MOVE;
     // SAFETY: no memory is passed; both descriptors belong to objects that the caller borrows.

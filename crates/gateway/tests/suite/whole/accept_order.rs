@@ -131,8 +131,8 @@ fn the_origin_gets_requests_in_the_order_of_their_priority() {
     }
 }
 
-/// The same visitors where connections do not wait: each worker takes the highest priority first, and all come
-/// in.
+/// The same visitors where connections do not wait: each worker takes the highest priority first, and all
+/// come in.
 #[test]
 fn all_priorities_are_accepted_where_connections_do_not_wait() {
     let origin = Recorder::start();
