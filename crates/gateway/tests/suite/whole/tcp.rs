@@ -324,7 +324,7 @@ fn connections_beyond_the_limit_wait_and_are_served_in_the_order_of_their_priori
         let first = connect_from(9, at);
         to.next();
         let mut waiting = Vec::new();
-        for (host, count) in [(3, 6), (2, 4), (1, 3)] {
+        for (host, count) in [(3, 12), (2, 10), (1, 8)] {
             for _ in 0..count {
                 let mut visitor = connect_from(host, at);
                 visitor.write_all(&[host]).unwrap();
@@ -343,9 +343,9 @@ fn connections_beyond_the_limit_wait_and_are_served_in_the_order_of_their_priori
             order.push(host[0]);
             reset(served);
         }
-        let expected = [vec![1; 3], vec![2; 4], vec![3; 6]].concat();
+        let expected = [vec![1; 8], vec![2; 10], vec![3; 12]].concat();
         assert_eq!(order, expected, "{workers} workers");
-        assert_eq!(gate.server().shared().accepts.by_priority(), [3, 4, 6, 1]);
+        assert_eq!(gate.server().shared().accepts.by_priority(), [8, 10, 12, 1]);
     }
 }
 
