@@ -22,7 +22,7 @@ use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
 use crate::control::config_store::{Tuning, ticket_keys};
 use crate::control::driver::{self, Control};
-use crate::control::kernel::KernelControl;
+use crate::control::kernel::{KernelControl, syn_rules};
 use crate::control::learned::Saved;
 use crate::control::tcp::TcpListeners;
 use crate::control::{correlation, tuners};
@@ -84,6 +84,7 @@ impl Server {
                 "the system permits fewer open files than limits.max_connections needs"
             );
         }
+        // Before anything listens: no SYN comes that rules have not seen.
         let tcp_addresses = settings.tcp.iter().map(|tcp| tcp.listen);
         let addresses: Vec<_> = std::iter::once(settings.listen.http).chain(tcp_addresses).collect();
         let kernel = Arc::new(KernelControl::start(&settings, &addresses));
@@ -91,7 +92,7 @@ impl Server {
         let listened = listen("listen.http", settings.listen.http, config)?;
         let http = listened.all.address();
         if config.priorities > 1 {
-            kernel.prioritise(&listened.fds(), &settings);
+            kernel.prioritise(&listened.fds());
         }
         let (services, new_sockets) = TcpServices::new(config.workers);
         let tcp = Arc::new(TcpListeners::new(services.clone(), kernel.clone(), config));
@@ -107,6 +108,8 @@ impl Server {
         tcp.put_in_force(&shared.config.load().settings, tcp_listened, &shared.clock);
         let control = Control::new(shared.clone(), (kernel, tcp), source, state, &saved, tuning);
         let control = Arc::new(control);
+        // Before anybody is accepted: rules of the API are those of an earlier process.
+        syn_rules::spawn(control.kernel().clone()).map_err(StartError::System)?;
         let mut workers = Vec::with_capacity(config.workers);
         for (index, (own, new)) in listened.of_workers.into_iter().zip(new_sockets).enumerate() {
             let sockets = WorkerSockets { all: listened.all.clone(), own, tcp: new };

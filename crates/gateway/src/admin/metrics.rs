@@ -96,7 +96,36 @@ pub(super) fn prometheus(control: &Control) -> String {
     sessions(&mut out, shared);
     congestion(&mut out, control);
     correlation(&mut out, control);
+    kernel(&mut out, control);
     out.0
+}
+
+/// Most rules for SYNs that are shown one by one: this is written on the control thread.
+const MOST_SYN_RULES: usize = 256;
+
+/// Nothing where SYNs are not policed.
+fn kernel(out: &mut Exposition, control: &Control) {
+    let state = control.kernel().state();
+    if state.attached.is_empty() {
+        return;
+    }
+    let name = "syn_total";
+    out.family(name, "counter", "Connection requests (SYNs) that a rule is about, by what became of them.");
+    for (_, counters) in state.rules.iter().take(MOST_SYN_RULES) {
+        for (result, n) in [
+            ("passed", counters.passed),
+            ("dropped", counters.dropped),
+            ("reset", counters.reset),
+            ("slowed", counters.slowed),
+        ] {
+            out.sample(name, &[("rule", &counters.name), ("result", result)], n);
+        }
+    }
+    out.counter("syn_seen", "SYNs on the interfaces that are policed.", state.totals.syns);
+    out.counter("syn_unmatched", "SYNs that no rule is about; they pass.", state.totals.unmatched);
+    let family = ("syn_rule_rate", "gauge", "SYNs per second that the rule lets pass; +Inf: no limit.");
+    let rules = state.rules.iter().take(MOST_SYN_RULES);
+    out.by(family, "rule", rules.map(|(ruled, _)| (&ruled.rule.name, number(ruled.rule.rate))));
 }
 
 /// The dispatchers' own counters, beside the workers' shards.

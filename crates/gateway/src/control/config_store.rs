@@ -39,6 +39,7 @@ use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
 use crate::control::capacity::{Capacity, usable_limit};
 use crate::control::congestion::{Assigned, CongestionMonitor};
+use crate::control::kernel::syn_rules::SynRules;
 use crate::control::learned::{Saved, SavedTuned};
 use crate::control::tcp::TcpListeners;
 use crate::control::throttles::Throttles;
@@ -289,6 +290,7 @@ pub struct Followers {
     pub capacity: Arc<Mutex<Capacity>>,
     pub congestion: Arc<CongestionMonitor>,
     pub throttles: Arc<Throttles>,
+    pub kernel: Arc<SynRules>,
     pub tcp: Arc<TcpListeners>,
 }
 
@@ -571,6 +573,7 @@ impl ConfigStore {
         {
             tracing::warn!("log.level: {e}");
         }
+        let has_other_syn_rules = before.syn_rule != after.syn_rule || before.kernel != after.kernel;
         self.shared.config.store(Arc::new(live));
         self.shared.generation.fetch_add(1, Ordering::Release);
         if is_other {
@@ -580,6 +583,9 @@ impl ConfigStore {
         // At once: policies in force name service levels, applications and lighter URLs by index.
         self.parts.congestion.follow_config(now);
         self.parts.throttles.follow_config();
+        if has_other_syn_rules {
+            self.parts.kernel.follow_config();
+        }
     }
 }
 

@@ -24,6 +24,8 @@ use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
 use crate::control::correlation::Correlation;
 use crate::control::kernel::KernelControl;
+use crate::control::kernel::adapt::Sources as AgentSources;
+use crate::control::kernel::syn_rules::SynRules;
 use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::{self, Observer};
 use crate::control::tcp::TcpListeners;
@@ -49,7 +51,7 @@ pub struct Control {
     congestion: Arc<CongestionMonitor>,
     correlation: Arc<Correlation>,
     throttles: Arc<Throttles>,
-    kernel: Arc<KernelControl>,
+    kernel: Arc<SynRules>,
     tuners: Arc<Tuners>,
     history: Arc<History>,
     figures: watch::Sender<Arc<Figures>>,
@@ -87,10 +89,15 @@ impl Control {
         let saver = Saver::start(state.clone());
         let audit = Arc::new(Audit::open(state.path()));
         let throttles = Arc::new(Throttles::new(shared.clone(), audit.clone(), &saved.throttles));
+        let figures = watch::Sender::new(Arc::new(figures));
+        let (of_agent, congested) = (figures.subscribe(), congestion.clone());
+        let sources = AgentSources { shared: shared.clone(), congestion: congested, figures: of_agent };
+        let kernel = Arc::new(SynRules::new(audit.clone(), kernel, sources, &saved.syn_rules));
         let parts = Followers {
             capacity: capacity.clone(),
             congestion: congestion.clone(),
             throttles: throttles.clone(),
+            kernel: kernel.clone(),
             tcp,
         };
         let store = ConfigStore::new(shared.clone(), parts, audit, source, state, tuning);
@@ -105,7 +112,7 @@ impl Control {
             kernel,
             tuners: Arc::default(),
             history: Arc::new(history),
-            figures: watch::Sender::new(Arc::new(figures)),
+            figures,
             saver,
             learned_sessions: Mutex::new(saved.sessions),
             ended: AtomicBool::new(false),
@@ -137,7 +144,7 @@ impl Control {
         &self.throttles
     }
 
-    pub fn kernel(&self) -> &Arc<KernelControl> {
+    pub fn kernel(&self) -> &Arc<SynRules> {
         &self.kernel
     }
 
@@ -219,6 +226,7 @@ impl Control {
         self.wake.notify_one();
         self.tuners.end();
         self.correlation.end();
+        self.kernel.end();
     }
 
     fn ended(&self) -> bool {
@@ -261,7 +269,8 @@ impl Control {
             let detectors = observe::detectors(&congestion, now);
             self.correlation.second(&figures, &congestion);
             drop(congestion);
-            ticker.observer.observe(&figures, shared, detectors, |second| self.history.record(second));
+            let syns = self.kernel.state().second();
+            ticker.observer.observe(&figures, shared, syns, detectors, |second| self.history.record(second));
             self.figures.send_replace(Arc::new(figures));
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
@@ -300,6 +309,7 @@ impl Control {
         saved.sessions = *sessions;
         saved.tuned = self.store.with_tuning(Tuning::to_save);
         saved.throttles = self.throttles.to_save();
+        saved.syn_rules = self.kernel.to_save();
         let promises = self.shared.admission.room().map(|room| (StateFile::Promises, room.save(now)));
         promises.into_iter().chain([(StateFile::Learned, saved.to_bytes())]).collect()
     }

@@ -28,13 +28,13 @@ impl TcpListeners {
     /// The system does not permit it.
     pub fn listen(&self, settings: &Settings) -> Result<Vec<NewAddress>, ListenError> {
         let missing = self.services.missing(&settings.tcp);
-        missing.into_iter().map(|tcp| self.listen_for(tcp, settings)).collect()
+        missing.into_iter().map(|tcp| self.listen_for(tcp)).collect()
     }
 
-    fn listen_for(&self, tcp: &Tcp, settings: &Settings) -> Result<NewAddress, ListenError> {
+    fn listen_for(&self, tcp: &Tcp) -> Result<NewAddress, ListenError> {
         let listened = listen(&format!("tcp.{}.listen", tcp.name), tcp.listen, self.config)?;
         if self.config.priorities > 1 {
-            self.kernel.prioritise(&listened.fds(), settings);
+            self.kernel.prioritise(&listened.fds());
         }
         tracing::info!(service = tcp.name, listen = %listened.all.address(), to = tcp.to, "a TCP service");
         Ok(NewAddress::new(tcp, listened.all, listened.of_workers))
