@@ -48,6 +48,7 @@ mod tests;
 pub use crate::model::{Full, Stats};
 pub use body::Body;
 pub use control::ChangeError;
+pub(crate) use cpu::burn;
 use control::Control;
 use listen::Door;
 pub use meter::{DoorSecond, Meter, Series, Visit};

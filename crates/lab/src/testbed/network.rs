@@ -1,0 +1,122 @@
+//! The machines of a testbed and the cables between them, by `ip` (iproute2).
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use ipnet::Ipv4Net;
+
+use super::namespace::Namespace;
+use super::spec::{NETWORK, Testbed};
+use super::trouble::{Trouble, system};
+
+/// Where the server is asked.
+pub(super) const PORT: u16 = 80;
+pub(super) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), PORT);
+pub(super) const SERVER_MAC: [u8; 6] = [2, 0, 0, 77, 0, 1];
+/// Whom the flood comes from: addresses for tests of network devices (RFC 2544), which nobody has.
+pub(super) const FLOOD_FROM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+const FLOOD_PREFIX: u8 = 15;
+const FLOOD_MACHINE: Ipv4Addr = Ipv4Addr::new(10, 77, 250, 1);
+pub(super) const FLOOD_MAC: [u8; 6] = [2, 0, 0, 77, 250, 1];
+/// The interface of each client.
+pub(super) const CLIENT_INTERFACE: &str = "eth0";
+
+/// The addresses of a group of clients.
+pub(super) fn machines_of(group: usize) -> Ipv4Net {
+    Ipv4Net::new_assert(machine(group, 0), 24)
+}
+
+fn machine(group: usize, number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(NETWORK) + ((group as u32 + 1) << 8) + number)
+}
+
+/// All machines. Dropping it is the end of them.
+pub(super) struct Network {
+    pub server: Namespace,
+    /// The server's interface. No other run on this machine has one of that name.
+    pub interface: String,
+    /// The machines of each group of clients.
+    pub clients: Vec<Vec<Arc<Namespace>>>,
+    pub flood: Option<Arc<Namespace>>,
+    _switch: Namespace,
+}
+
+impl Network {
+    pub fn new(testbed: &Testbed) -> Result<Self, Trouble> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let interface = format!("t{}x{}", std::process::id(), COUNT.fetch_add(1, Relaxed) % 1000);
+        let mut switch = Switch::new()?;
+        let mut machine_at = |interface: &str, address: Ipv4Addr, mac: Option<[u8; 6]>| {
+            let namespace = Namespace::new()?;
+            switch.plug(&namespace, interface, address, mac)?;
+            Ok::<_, Trouble>(namespace)
+        };
+        let server = machine_at(&interface, *SERVER.ip(), Some(SERVER_MAC))?;
+        let mut clients = Vec::new();
+        for (group, client) in testbed.clients.iter().enumerate() {
+            let machines = (1..=client.machines)
+                .map(|number| machine_at(CLIENT_INTERFACE, machine(group, number), None).map(Arc::new));
+            clients.push(machines.collect::<Result<Vec<_>, _>>()?);
+        }
+        let flood = match testbed.flood {
+            Some(_) => Some(Arc::new(machine_at(CLIENT_INTERFACE, FLOOD_MACHINE, Some(FLOOD_MAC))?)),
+            None => None,
+        };
+        // The answers to a flood go the way of the flood, as over a router, and end there.
+        if flood.is_some() {
+            server.ip(&[format!("route add {FLOOD_FROM}/{FLOOD_PREFIX} via {FLOOD_MACHINE}")])?;
+        }
+        let cookies = if testbed.server.has_syn_cookies { "1" } else { "0" };
+        server.sysctl("ipv4/tcp_syncookies", cookies)?;
+        Ok(Self { server, interface, clients, flood, _switch: switch.namespace })
+    }
+
+    /// Packets that the server's interface has received.
+    pub fn received(&self) -> Result<u64, Trouble> {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
+        let text = self.server.run(read).and_then(|text| text).map_err(system("counters of interfaces"))?;
+        Ok(packets(&text, &self.interface).unwrap_or(0))
+    }
+}
+
+/// The packets that an interface has received, from /proc/net/dev.
+pub(super) fn packets(text: &str, interface: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A bridge, which each machine's cable is plugged into.
+struct Switch {
+    namespace: Namespace,
+    ports: u32,
+}
+
+impl Switch {
+    fn new() -> Result<Self, Trouble> {
+        let namespace = Namespace::new()?;
+        namespace.ip(&["link add switch type bridge".into(), "link set switch up".into()])?;
+        Ok(Self { namespace, ports: 0 })
+    }
+
+    fn plug(
+        &mut self,
+        machine: &Namespace,
+        interface: &str,
+        address: Ipv4Addr,
+        mac: Option<[u8; 6]>,
+    ) -> Result<(), Trouble> {
+        let port = format!("p{}", self.ports);
+        self.ports += 1;
+        let mac = mac.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
+        let mac = mac.map(|mac| format!(" address {mac}")).unwrap_or_default();
+        self.namespace.ip(&[
+            format!("link add {port} type veth peer name {interface}{mac} netns {}", machine.path()),
+            format!("link set {port} master switch up"),
+        ])?;
+        machine.ip(&[
+            format!("addr add {address}/16 dev {interface}"),
+            format!("link set {interface} up"),
+        ])
+    }
+}
