@@ -1,23 +1,18 @@
 //! Which core does what, and how busy one is.
 //!
 //! A cable of veth delivers packets on the sender's core, so that a flood's victim would pay for nothing. Where
-//! a testbed floods, the server's interface therefore receives in a thread of the kernel (threaded NAPI),
-//! which is bound to the server's core: what it costs to receive a packet, to police it and to answer it is
-//! the server's, as on a machine with one core and a network card.
+//! a testbed floods, what the server's interface receives is therefore handed to the server's core (receive
+//! packet steering): what it costs to receive a packet, to police it and to answer it is the server's, as on a
+//! machine with one core and a network card. What the server sends is handed to the other core, where the
+//! network is.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr::null;
 use std::time::Duration;
 
 use super::namespace::{Namespace, in_thread};
 use super::trouble::{Trouble, check, system};
-use crate::child::pause;
-
-/// Looks for the kernel's thread before it counts as missing.
-const LOOKS: u32 = 100;
 
 /// The cores of a testbed that floods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,26 +46,20 @@ pub(super) fn bind(thread: libc::pid_t, core: usize) -> io::Result<()> {
     }
 }
 
-/// Makes an interface receive in a thread that is bound to `core`.
+/// Hands what an interface receives to `core`, before anything is done with it but native XDP.
 pub(super) fn receive_on(namespace: &Namespace, interface: &str, core: usize) -> Result<(), Trouble> {
-    let gro = || namespace.enter().and_then(|()| switch_on_gro(interface));
-    in_thread(gro).map_err(system(format!("GRO of {interface}")))?;
-    let threaded = || {
+    let steer = || {
         namespace.enter()?;
         own_sys()?;
-        fs::write(format!("/sys/class/net/{interface}/threaded"), "1")
+        fs::write(format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus"), mask(core))
     };
-    in_thread(threaded).map_err(system(format!("threaded NAPI of {interface}")))?;
-    let start = format!("napi/{interface}-");
-    let found = (0..LOOKS).find_map(|_| {
-        let found = kernel_thread(&start);
-        if found.is_none() {
-            pause();
-        }
-        found
-    });
-    let missing = || Trouble::Process(format!("the kernel has no thread {start}*"));
-    bind(found.ok_or_else(missing)?, core).map_err(system("binding the interface's thread to a core"))
+    in_thread(steer).map_err(system(format!("receive packet steering of {interface}")))
+}
+
+/// A set of one core as /sys has it: groups of 32 bits, the lowest last.
+pub(super) fn mask(core: usize) -> String {
+    let first = format!("{:x}", 1u32 << (core % 32));
+    first + ",00000000".repeat(core / 32).as_str()
 }
 
 /// A mount of /sys that shows the namespace of the calling thread, for this thread alone.
@@ -81,40 +70,6 @@ fn own_sys() -> io::Result<()> {
         check(libc::mount(null(), c"/".as_ptr(), null(), libc::MS_REC | libc::MS_PRIVATE, null()))?;
         check(libc::mount(c"sysfs".as_ptr(), c"/sys".as_ptr(), c"sysfs".as_ptr(), 0, null())).map(drop)
     }
-}
-
-/// `ETHTOOL_SGRO` of `linux/ethtool.h`.
-const ETHTOOL_SGRO: u32 = 0x2c;
-/// `SIOCETHTOOL` of `linux/sockios.h`.
-const SIOCETHTOOL: libc::Ioctl = 0x8946;
-
-/// Without GRO, veth receives without NAPI.
-fn switch_on_gro(interface: &str) -> io::Result<()> {
-    let name = CString::new(interface).map_err(io::Error::other)?;
-    let mut value = [ETHTOOL_SGRO, 1];
-    // SAFETY: the request names the interface by a string that fits, and points to the two numbers that
-    // this command of ethtool reads, which live until the call has returned.
-    unsafe {
-        let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
-        let fd = OwnedFd::from_raw_fd(fd);
-        let mut request: libc::ifreq = std::mem::zeroed();
-        let bytes = name.as_bytes_with_nul();
-        if bytes.len() > request.ifr_name.len() {
-            return Err(io::Error::other("a name of at most 15 characters"));
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
-            *to = *from as libc::c_char;
-        }
-        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-        check(libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request)).map(drop)
-    }
-}
-
-fn kernel_thread(start: &str) -> Option<libc::pid_t> {
-    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        fs::read_to_string(entry.path().join("comm")).ok()?.starts_with(start).then_some(pid)
-    })
 }
 
 /// Time of a core since the start of the machine, in the clock's ticks.

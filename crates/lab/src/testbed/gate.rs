@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::Deserialize;
 use tidegate_gateway::base::clock::Clock;
 use tidegate_kernel::{RuleCounters, listen};
-use tidegate_settings::kind::Named as _;
 
 use super::network::{Network, SERVER, machines_of};
 use super::play::{BACKLOG, Order};
@@ -113,12 +112,18 @@ fn ready(order: &Order, child: &mut Child) -> Result<Ready, Trouble> {
 
 /// The gate's file, but for its directory.
 pub(super) fn configuration(testbed: &Testbed, interface: &str, to: SocketAddr) -> String {
-    let policing = Policing::NAMES.iter().find(|(_, value)| *value == testbed.policing).map_or("", |(name, _)| name);
+    let (policing, xdp_mode) = match testbed.policing {
+        Policing::Off => ("off", "auto"),
+        Policing::Xdp => ("xdp", "auto"),
+        Policing::XdpGeneric => ("xdp", "generic"),
+        Policing::Nftables => ("nftables", "auto"),
+    };
     let mut text = format!(
         "listen = {{ http = \"127.0.0.1:0\", admin = \"127.0.0.1:0\", workers = 1, backlog = {BACKLOG} }}\n\
          origin.replicas = [\"{to}\"]\n\
          log.format = \"json\"\n\
-         kernel = {{ policing = \"{policing}\", interfaces = [\"{interface}\"], priorities = {} }}\n\
+         kernel = {{ policing = \"{policing}\", xdp_mode = \"{xdp_mode}\", interfaces = [\"{interface}\"], \
+         priorities = {} }}\n\
          tcp = [{{ name = \"server\", listen = \"{SERVER}\", to = \"{to}\", max_connections = {} }}]\n",
         testbed.priorities(),
         testbed.server.processes,

@@ -19,6 +19,8 @@ pub(super) const FLOOD_FROM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const FLOOD_PREFIX: u8 = 15;
 const FLOOD_MACHINE: Ipv4Addr = Ipv4Addr::new(10, 77, 250, 1);
 pub(super) const FLOOD_MAC: [u8; 6] = [2, 0, 0, 77, 250, 1];
+/// The server's port of the switch: the first that is plugged in.
+pub(super) const SERVER_PORT: &str = "p0";
 /// The interface of each client.
 pub(super) const CLIENT_INTERFACE: &str = "eth0";
 
@@ -39,7 +41,7 @@ pub(super) struct Network {
     /// The machines of each group of clients.
     pub clients: Vec<Vec<Arc<Namespace>>>,
     pub flood: Option<Arc<Namespace>>,
-    _switch: Namespace,
+    pub switch: Namespace,
 }
 
 impl Network {
@@ -69,7 +71,7 @@ impl Network {
         }
         let cookies = if testbed.server.has_syn_cookies { "1" } else { "0" };
         server.sysctl("ipv4/tcp_syncookies", cookies)?;
-        Ok(Self { server, interface, clients, flood, _switch: switch.namespace })
+        Ok(Self { server, interface, clients, flood, switch: switch.namespace })
     }
 
     /// Packets that the server's interface has received.

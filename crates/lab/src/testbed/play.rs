@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use tidegate_gateway::base::clock::Clock;
 use tidegate_kernel::{
-    Mechanism, PolicerConfig, Priorities, PriorityConfig, RuleCounters, SynPolicing, attach, listen,
+    Mechanism, PolicerConfig, Priorities, PriorityConfig, RuleCounters, SynPolicing, XdpMode, attach,
+    listen,
 };
 
 use super::clients::{Clients, Seen};
 use super::cpu::{self, CoreTime, Cores};
 use super::flood::Flood;
 use super::gate::Gate;
-use super::network::{Network, SERVER};
+use super::network::{Network, SERVER, SERVER_PORT};
 use super::server::Server;
 use super::spec::{Acceptor, OF_ALL, OF_CLIENT, OF_RULE, Policing, ServerSpec, Testbed, client_key, rule_key};
 use super::trouble::{Trouble, system};
@@ -53,6 +54,7 @@ pub fn play(order: &Order) -> Result<Outcome, Trouble> {
     };
     if let Some(cores) = cores {
         cpu::receive_on(&network.server, &network.interface, cores.server)?;
+        cpu::receive_on(&network.switch, SERVER_PORT, cores.flood)?;
     }
     // In this order they are dropped: who comes first, whom they come to last.
     let core = cores.map(|cores| cores.server);
@@ -154,12 +156,13 @@ fn set_up(testbed: &Testbed, network: &Network) -> Result<SetUp, Trouble> {
     let rules = testbed.syn_rules();
     let mechanism = match testbed.policing {
         Policing::Off => None,
-        Policing::Xdp => Some(Mechanism::Xdp),
+        Policing::Xdp | Policing::XdpGeneric => Some(Mechanism::Xdp),
         Policing::Nftables => Some(Mechanism::Nftables),
     };
     let config = |mechanism| PolicerConfig {
         interfaces: vec![network.interface.clone()],
         mechanism,
+        xdp_mode: if testbed.policing == Policing::XdpGeneric { XdpMode::Generic } else { XdpMode::Auto },
         max_rules: 1024,
         ..PolicerConfig::default()
     };

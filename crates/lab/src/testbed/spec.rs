@@ -43,13 +43,20 @@ pub struct Testbed {
 pub enum Policing {
     #[default]
     Off,
+    /// By XDP in the driver, else in the stack.
     Xdp,
+    /// By XDP in the stack.
+    XdpGeneric,
     Nftables,
 }
 
 impl Named for Policing {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("off", Self::Off), ("xdp", Self::Xdp), ("nftables", Self::Nftables)];
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("off", Self::Off),
+        ("xdp", Self::Xdp),
+        ("xdp-generic", Self::XdpGeneric),
+        ("nftables", Self::Nftables),
+    ];
 }
 
 /// Who accepts connections at the server.
