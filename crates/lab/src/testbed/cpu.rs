@@ -1,18 +1,28 @@
 //! Which core does what, and how busy one is.
 //!
 //! A cable of veth delivers packets on the sender's core, so that a flood's victim would pay for nothing. Where
-//! a testbed floods, what the server's interface receives is therefore handed to the server's core (receive
-//! packet steering): what it costs to receive a packet, to police it and to answer it is the server's, as on a
-//! machine with one core and a network card. What the server sends is handed to the other core, where the
-//! network is.
+//! a testbed floods, the server's interface therefore receives in a thread of the kernel (threaded NAPI) that
+//! is bound to the server's core and goes before all programs there, as interrupts of a network card do: what
+//! it costs to receive a packet, to police it and to answer it is the server's. The switch's port to the
+//! server has the same at the other core, where the network is.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr::null;
 use std::time::Duration;
 
 use super::namespace::{Namespace, in_thread};
 use super::trouble::{Trouble, check, system};
+use crate::child::pause;
+
+/// Looks for the kernel's thread before it counts as missing.
+const LOOKS: u32 = 100;
+/// How long an interface waits for more packets before its thread looks, as network cards do.
+const COALESCE_NS: u64 = 100_000;
+/// Looks in vain before the next packet wakes the thread: more than there are in a run.
+const POLLS: u64 = 1_000_000_000;
 
 /// The cores of a testbed that floods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +56,38 @@ pub(super) fn bind(thread: libc::pid_t, core: usize) -> io::Result<()> {
     }
 }
 
-/// Hands what an interface receives to `core`, before anything is done with it but native XDP.
+/// Makes an interface receive in a thread of the kernel that is bound to `core` and goes before all programs.
 pub(super) fn receive_on(namespace: &Namespace, interface: &str, core: usize) -> Result<(), Trouble> {
-    let steer = || {
+    set_feature(namespace, interface, ETHTOOL_SGRO, true)?;
+    let threaded = || {
         namespace.enter()?;
         own_sys()?;
-        fs::write(format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus"), mask(core))
+        for (name, value) in [("threaded", 1), ("gro_flush_timeout", COALESCE_NS), ("napi_defer_hard_irqs", POLLS)]
+        {
+            fs::write(format!("/sys/class/net/{interface}/{name}"), value.to_string())?;
+        }
+        Ok(())
     };
-    in_thread(steer).map_err(system(format!("receive packet steering of {interface}")))
+    in_thread(threaded).map_err(system(format!("threaded NAPI of {interface}")))?;
+    let start = format!("napi/{interface}-");
+    let found = (0..LOOKS).find_map(|_| {
+        let found = kernel_thread(&start);
+        if found.is_none() {
+            pause();
+        }
+        found
+    });
+    let missing = || Trouble::Process(format!("the kernel has no thread {start}*"));
+    let thread = found.ok_or_else(missing)?;
+    bind(thread, core).and_then(|()| put_first(thread)).map_err(system("the interface's thread"))
 }
 
-/// A set of one core as /sys has it: groups of 32 bits, the lowest last.
-pub(super) fn mask(core: usize) -> String {
-    let first = format!("{:x}", 1u32 << (core % 32));
-    first + ",00000000".repeat(core / 32).as_str()
+/// Makes a thread go before all that have no real-time priority; the kernel leaves these a twentieth of the
+/// time.
+fn put_first(thread: libc::pid_t) -> io::Result<()> {
+    let least = libc::sched_param { sched_priority: 1 };
+    // SAFETY: it reads the parameter only.
+    check(unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const least) }).map(drop)
 }
 
 /// A mount of /sys that shows the namespace of the calling thread, for this thread alone.
@@ -70,6 +98,50 @@ fn own_sys() -> io::Result<()> {
         check(libc::mount(null(), c"/".as_ptr(), null(), libc::MS_REC | libc::MS_PRIVATE, null()))?;
         check(libc::mount(c"sysfs".as_ptr(), c"/sys".as_ptr(), c"sysfs".as_ptr(), 0, null())).map(drop)
     }
+}
+
+/// Of `linux/ethtool.h`: sets GRO, TSO.
+const ETHTOOL_SGRO: u32 = 0x2c;
+const ETHTOOL_STSO: u32 = 0x1f;
+/// `SIOCETHTOOL` of `linux/sockios.h`.
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+
+/// Makes the other end of an interface's cable receive by NAPI: veth does so only with GRO there, and only
+/// what an interface without TSO sends.
+pub(super) fn send_plainly(namespace: &Namespace, interface: &str) -> Result<(), Trouble> {
+    set_feature(namespace, interface, ETHTOOL_STSO, false)
+}
+
+fn set_feature(namespace: &Namespace, interface: &str, feature: u32, on: bool) -> Result<(), Trouble> {
+    let set = || namespace.enter().and_then(|()| ethtool(interface, [feature, on.into()]));
+    in_thread(set).map_err(system(format!("GRO and TSO of {interface}")))
+}
+
+fn ethtool(interface: &str, mut value: [u32; 2]) -> io::Result<()> {
+    let name = CString::new(interface).map_err(io::Error::other)?;
+    // SAFETY: the request names the interface by a string that fits, and points to the two numbers that
+    // this command of ethtool reads, which live until the call has returned.
+    unsafe {
+        let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
+        let fd = OwnedFd::from_raw_fd(fd);
+        let mut request: libc::ifreq = std::mem::zeroed();
+        let bytes = name.as_bytes_with_nul();
+        if bytes.len() > request.ifr_name.len() {
+            return Err(io::Error::other("a name of at most 15 characters"));
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+            *to = *from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+        check(libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, &raw mut request)).map(drop)
+    }
+}
+
+fn kernel_thread(start: &str) -> Option<libc::pid_t> {
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        fs::read_to_string(entry.path().join("comm")).ok()?.starts_with(start).then_some(pid)
+    })
 }
 
 /// Time of a core since the start of the machine, in the clock's ticks.

@@ -78,10 +78,13 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
     }
 
-    /// Sets something of the namespace below /proc/sys/net.
+    /// Sets something of the namespace below /proc/sys/net, if this kernel has it.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<(), Trouble> {
         let path = format!("/proc/sys/net/{name}");
-        let set = || std::fs::write(&path, value);
+        let set = || match std::fs::write(&path, value) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            set => set,
+        };
         self.run(set).and_then(|set| set).map_err(system(path.clone()))
     }
 }

@@ -19,8 +19,6 @@ pub(super) const FLOOD_FROM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const FLOOD_PREFIX: u8 = 15;
 const FLOOD_MACHINE: Ipv4Addr = Ipv4Addr::new(10, 77, 250, 1);
 pub(super) const FLOOD_MAC: [u8; 6] = [2, 0, 0, 77, 250, 1];
-/// The server's port of the switch: the first that is plugged in.
-pub(super) const SERVER_PORT: &str = "p0";
 /// The interface of each client.
 pub(super) const CLIENT_INTERFACE: &str = "eth0";
 
@@ -36,8 +34,10 @@ fn machine(group: usize, number: u32) -> Ipv4Addr {
 /// All machines. Dropping it is the end of them.
 pub(super) struct Network {
     pub server: Namespace,
-    /// The server's interface. No other run on this machine has one of that name.
+    /// The server's interface. No other run on this machine has one of that name, nor of the port's.
     pub interface: String,
+    /// The switch's port to the server.
+    pub port: String,
     /// The machines of each group of clients.
     pub clients: Vec<Vec<Arc<Namespace>>>,
     pub flood: Option<Arc<Namespace>>,
@@ -47,22 +47,31 @@ pub(super) struct Network {
 impl Network {
     pub fn new(testbed: &Testbed) -> Result<Self, Trouble> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let interface = format!("t{}x{}", std::process::id(), COUNT.fetch_add(1, Relaxed) % 1000);
-        let mut switch = Switch::new()?;
-        let mut machine_at = |interface: &str, address: Ipv4Addr, mac: Option<[u8; 6]>| {
+        // The kernel's threads are named after interfaces, and are not in a namespace.
+        let run = format!("{}x{}", std::process::id(), COUNT.fetch_add(1, Relaxed) % 1000);
+        let (interface, port) = (format!("t{run}"), format!("s{run}"));
+        let switch = Switch::new()?;
+        let server = Namespace::new()?;
+        switch.plug(&port, &server, &interface, *SERVER.ip(), Some(SERVER_MAC))?;
+        let mut ports = 0;
+        let mut machine_at = |address: Ipv4Addr, mac: Option<[u8; 6]>| {
             let namespace = Namespace::new()?;
-            switch.plug(&namespace, interface, address, mac)?;
+            ports += 1;
+            switch.plug(&format!("p{ports}"), &namespace, CLIENT_INTERFACE, address, mac)?;
             Ok::<_, Trouble>(namespace)
         };
-        let server = machine_at(&interface, *SERVER.ip(), Some(SERVER_MAC))?;
         let mut clients = Vec::new();
         for (group, client) in testbed.clients.iter().enumerate() {
-            let machines = (1..=client.machines)
-                .map(|number| machine_at(CLIENT_INTERFACE, machine(group, number), None).map(Arc::new));
-            clients.push(machines.collect::<Result<Vec<_>, _>>()?);
+            let machines = (1..=client.machines).map(|number| {
+                let namespace = machine_at(machine(group, number), None)?;
+                // As in the paper: 1, 2, 4, ... seconds. Linux 6.5 and later begin with four times 1 second.
+                namespace.sysctl("ipv4/tcp_syn_linear_timeouts", "0")?;
+                Ok(Arc::new(namespace))
+            });
+            clients.push(machines.collect::<Result<Vec<_>, Trouble>>()?);
         }
         let flood = match testbed.flood {
-            Some(_) => Some(Arc::new(machine_at(CLIENT_INTERFACE, FLOOD_MACHINE, Some(FLOOD_MAC))?)),
+            Some(_) => Some(Arc::new(machine_at(FLOOD_MACHINE, Some(FLOOD_MAC))?)),
             None => None,
         };
         // The answers to a flood go the way of the flood, as over a router, and end there.
@@ -71,7 +80,7 @@ impl Network {
         }
         let cookies = if testbed.server.has_syn_cookies { "1" } else { "0" };
         server.sysctl("ipv4/tcp_syncookies", cookies)?;
-        Ok(Self { server, interface, clients, flood, switch: switch.namespace })
+        Ok(Self { server, interface, port, clients, flood, switch: switch.namespace })
     }
 
     /// Packets that the server's interface has received.
@@ -91,25 +100,23 @@ pub(super) fn packets(text: &str, interface: &str) -> Option<u64> {
 /// A bridge, which each machine's cable is plugged into.
 struct Switch {
     namespace: Namespace,
-    ports: u32,
 }
 
 impl Switch {
     fn new() -> Result<Self, Trouble> {
         let namespace = Namespace::new()?;
         namespace.ip(&["link add switch type bridge".into(), "link set switch up".into()])?;
-        Ok(Self { namespace, ports: 0 })
+        Ok(Self { namespace })
     }
 
     fn plug(
-        &mut self,
+        &self,
+        port: &str,
         machine: &Namespace,
         interface: &str,
         address: Ipv4Addr,
         mac: Option<[u8; 6]>,
     ) -> Result<(), Trouble> {
-        let port = format!("p{}", self.ports);
-        self.ports += 1;
         let mac = mac.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
         let mac = mac.map(|mac| format!(" address {mac}")).unwrap_or_default();
         self.namespace.ip(&[

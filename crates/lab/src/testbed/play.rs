@@ -19,7 +19,7 @@ use super::clients::{Clients, Seen};
 use super::cpu::{self, CoreTime, Cores};
 use super::flood::Flood;
 use super::gate::Gate;
-use super::network::{Network, SERVER, SERVER_PORT};
+use super::network::{Network, SERVER};
 use super::server::Server;
 use super::spec::{Acceptor, OF_ALL, OF_CLIENT, OF_RULE, Policing, ServerSpec, Testbed, client_key, rule_key};
 use super::trouble::{Trouble, system};
@@ -53,8 +53,10 @@ pub fn play(order: &Order) -> Result<Outcome, Trouble> {
         None => None,
     };
     if let Some(cores) = cores {
+        cpu::send_plainly(&network.server, &network.interface)?;
+        cpu::send_plainly(&network.switch, &network.port)?;
         cpu::receive_on(&network.server, &network.interface, cores.server)?;
-        cpu::receive_on(&network.switch, SERVER_PORT, cores.flood)?;
+        cpu::receive_on(&network.switch, &network.port, cores.flood)?;
     }
     // In this order they are dropped: who comes first, whom they come to last.
     let core = cores.map(|cores| cores.server);
