@@ -34,8 +34,8 @@ mod visitors;
 mod tests;
 
 pub use closed::{ClosedLoop, Rounds};
-pub(crate) use kinds::{ABOUT, MOMENT, NAME, SPAN};
 pub use defaults::DEFAULT_BODY_BYTES;
+pub(crate) use kinds::{ABOUT, MOMENT, NAME, SPAN};
 pub(crate) use read::document;
 pub use read::{Mistakes, keys};
 pub use section::Key;

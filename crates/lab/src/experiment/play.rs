@@ -174,12 +174,7 @@ impl<'a> Player<'a> {
         Ok(outcome)
     }
 
-    fn on_testbed(
-        &self,
-        experiment: &Experiment,
-        run: &Run,
-        value: Option<f64>,
-    ) -> Result<Outcome, String> {
+    fn on_testbed(&self, experiment: &Experiment, run: &Run, value: Option<f64>) -> Result<Outcome, String> {
         let testbed = experiment.testbed(run, value).map_err(|mistakes| mistakes.to_string())?;
         let seed = self.seed.unwrap_or_default();
         let order = testbed::Order { testbed: &testbed, program: &self.program, seed, stop: &self.stop };

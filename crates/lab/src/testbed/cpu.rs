@@ -62,7 +62,8 @@ pub(super) fn receive_on(namespace: &Namespace, interface: &str, core: usize) ->
     let threaded = || {
         namespace.enter()?;
         own_sys()?;
-        for (name, value) in [("threaded", 1), ("gro_flush_timeout", COALESCE_NS), ("napi_defer_hard_irqs", POLLS)]
+        for (name, value) in
+            [("threaded", 1), ("gro_flush_timeout", COALESCE_NS), ("napi_defer_hard_irqs", POLLS)]
         {
             fs::write(format!("/sys/class/net/{interface}/{name}"), value.to_string())?;
         }
@@ -164,7 +165,9 @@ impl CoreTime {
         let line = text.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '))?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
         // Guests' time is in the user's.
-        let [user, nice, system, idle, wait, irq, softirq, steal, ..] = *ticks.as_slice() else { return None };
+        let [user, nice, system, idle, wait, irq, softirq, steal, ..] = *ticks.as_slice() else {
+            return None;
+        };
         let kernel = system + irq + softirq;
         let busy = user + nice + kernel + steal;
         Some(Self { all: busy + idle + wait, busy, kernel })

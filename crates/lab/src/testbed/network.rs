@@ -123,9 +123,6 @@ impl Switch {
             format!("link add {port} type veth peer name {interface}{mac} netns {}", machine.path()),
             format!("link set {port} master switch up"),
         ])?;
-        machine.ip(&[
-            format!("addr add {address}/16 dev {interface}"),
-            format!("link set {interface} up"),
-        ])
+        machine.ip(&[format!("addr add {address}/16 dev {interface}"), format!("link set {interface} up")])
     }
 }

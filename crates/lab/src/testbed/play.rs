@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use tidegate_gateway::base::clock::Clock;
 use tidegate_kernel::{
-    Mechanism, PolicerConfig, Priorities, PriorityConfig, RuleCounters, SynPolicing, XdpMode, attach,
-    listen,
+    Mechanism, PolicerConfig, Priorities, PriorityConfig, RuleCounters, SynPolicing, XdpMode, attach, listen,
 };
 
 use super::clients::{Clients, Seen};
@@ -21,7 +20,9 @@ use super::flood::Flood;
 use super::gate::Gate;
 use super::network::{Network, SERVER};
 use super::server::Server;
-use super::spec::{Acceptor, OF_ALL, OF_CLIENT, OF_RULE, Policing, ServerSpec, Testbed, client_key, rule_key};
+use super::spec::{
+    Acceptor, OF_ALL, OF_CLIENT, OF_RULE, Policing, ServerSpec, Testbed, client_key, rule_key,
+};
 use super::trouble::{Trouble, system};
 use crate::child::pause;
 use crate::outcome::{Outcome, Way};

@@ -124,11 +124,8 @@ fn accept(
 
 /// Waits until somebody comes, at most for one look.
 fn wait(listeners: &[TcpListener]) {
-    let entry = |listener: &TcpListener| libc::pollfd {
-        fd: listener.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let entry =
+        |listener: &TcpListener| libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut entries: Vec<libc::pollfd> = listeners.iter().map(entry).collect();
     let most_ms = LOOK_EVERY.as_millis() as libc::c_int;
     // SAFETY: as many entries as it is told.

@@ -319,7 +319,8 @@ pub(super) const OF_ALL: [&str; 5] =
 
 /// Every key of the summary of a run on this testbed.
 pub fn keys(testbed: &Testbed) -> Vec<String> {
-    let of_clients = testbed.clients.iter().flat_map(|client| OF_CLIENT.map(|key| client_key(&client.name, key)));
+    let of_clients =
+        testbed.clients.iter().flat_map(|client| OF_CLIENT.map(|key| client_key(&client.name, key)));
     let of_rules = testbed.rules.iter().flat_map(|rule| OF_RULE.map(|key| rule_key(&rule.name, key)));
     OF_ALL.into_iter().map(str::to_owned).chain(of_clients).chain(of_rules).collect()
 }

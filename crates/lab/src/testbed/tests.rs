@@ -77,8 +77,13 @@ fn a_file_says_who_comes_to_what() {
 fn mistakes_are_reported_with_their_line() {
     for (from, to, line, expected) in [
         ("client = \"high\"", "client = \"hihg\"", 19, "expected a client (high, low); got \"hihg\""),
-        ("policing = \"xdp\"", "policing = \"xpd\"", 5, "Did you mean \"xdp\"?"),
-        ("[testbed.server]\nprocesses = 2\nservice = \"2ms\"\n", "", 3, "expected a section [testbed.server]"),
+        ("policing = \"xdp\"", "policing = \"xpd\"", 5, "Did you mean `xdp`?"),
+        (
+            "[testbed.server]\nprocesses = 2\nservice = \"2ms\"\n",
+            "",
+            3,
+            "expected a section [testbed.server]",
+        ),
         ("service = \"2ms\"", "service = 2", 9, "expected a time"),
         ("name = \"low\"", "name = \"high\"", 13, "expected names that differ"),
         ("name = \"low\"", "name = \"low_1\"", 13, "expected a name of 1 to 32 letters and digits"),
@@ -293,7 +298,10 @@ fn what_ip_refuses_is_said() {
     let machine = Arc::new(Namespace::new().expect("a namespace"));
     let said = machine.ip(&["link set nowhere up".into()]).expect_err("no such interface").to_string();
     assert!(said.contains("nowhere"), "{said}");
-    assert!(!machine.is_current().expect("known") && machine.run(|| machine.is_current().expect("known")).expect("inside"));
+    assert!(
+        !machine.is_current().expect("known")
+            && machine.run(|| machine.is_current().expect("known")).expect("inside")
+    );
 }
 
 #[test]
@@ -306,9 +314,8 @@ fn a_gate_is_configured_as_the_testbed_says() {
     assert_eq!((tcp.listen, tcp.max_connections, tcp.to.as_str()), (SERVER.into(), 2, "127.0.0.1:8000"));
     let rules = settings.syn_rules();
     let ours = testbed.syn_rules();
-    let short = |rule: &tidegate_core::policing::SynRule| {
-        (rule.name.clone(), rule.filter, rule.rate, rule.priority)
-    };
+    let short =
+        |rule: &tidegate_core::policing::SynRule| (rule.name.clone(), rule.filter, rule.rate, rule.priority);
     assert_eq!(rules.iter().map(short).collect::<Vec<_>>(), ours.iter().map(short).collect::<Vec<_>>());
     assert_eq!((rules[1].burst, settings.kernel.interfaces), (7, vec!["t1x0".to_owned()]));
 }
