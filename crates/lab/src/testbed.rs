@@ -12,6 +12,7 @@
 //! The namespaces have no names: the kernel removes them, their cables and whatever is attached to these with
 //! the process, however it ends. The flood works in nothing else than such a namespace.
 
+mod addresses;
 mod clients;
 mod cpu;
 mod flood;

@@ -12,9 +12,10 @@ use tidegate_gateway::base::clock::Clock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::addresses::SERVER;
 use super::cpu;
 use super::namespace::Namespace;
-use super::network::{Network, SERVER};
+use super::network::Network;
 use super::spec::{ClientSpec, Testbed};
 use super::trouble::{Trouble, system};
 

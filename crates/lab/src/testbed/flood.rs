@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
+use super::addresses::{FLOOD_FROM, FLOOD_MAC, SERVER, SERVER_MAC};
 use super::cpu;
 use super::namespace::Namespace;
-use super::network::{CLIENT_INTERFACE, FLOOD_FROM, FLOOD_MAC, SERVER, SERVER_MAC};
+use super::network::CLIENT_INTERFACE;
 use super::trouble::{Trouble, check, system};
 
 /// Most SYNs of a flood: minutes of what a core can send.

@@ -4,15 +4,17 @@
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
-use std::sync::atomic::Ordering::Relaxed;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde::Deserialize;
 use tidegate_gateway::base::clock::Clock;
 use tidegate_kernel::{RuleCounters, listen};
 
-use super::network::{Network, SERVER, machines_of};
-use super::play::{BACKLOG, Order};
+use super::addresses::{SERVER, machines_of};
+use super::network::Network;
+use super::server::BACKLOG;
 use super::spec::{Policing, Testbed};
 use super::trouble::{Trouble, system};
 use crate::child::{Child, Place, pause};
@@ -38,7 +40,12 @@ struct Ready {
 
 impl Gate {
     /// Starts a gate at the server's address. Returns it with the socket to which it relays.
-    pub fn start(order: &Order, network: &Network) -> Result<(Self, TcpListener), Trouble> {
+    pub fn start(
+        program: &Path,
+        testbed: &Testbed,
+        network: &Network,
+        stop: &AtomicBool,
+    ) -> Result<(Self, TcpListener), Trouble> {
         let backend = || listen(SocketAddr::from(([127, 0, 0, 1], 0)), 1, 1, BACKLOG);
         let backend = network.server.run(backend).and_then(|listeners| listeners);
         let backend = backend.map_err(system("the server's socket"))?.into_iter().flatten().next();
@@ -47,15 +54,15 @@ impl Gate {
         let scratch = Scratch::new("testbed").map_err(|(_, error)| system("a directory")(error))?;
         let file = scratch.path().join("gate.toml");
         let state = scratch.path().join("state");
-        let text = configuration(order.testbed, &network.interface, to);
+        let text = configuration(testbed, &network.interface, to);
         std::fs::write(&file, format!("{text}room.state_dir = '{}'\n", state.display()))
             .map_err(system("the gate's configuration"))?;
         let arguments = ["run".into(), "--config".into(), file.into(), "--quiet".into()];
         let namespace = Some(network.server.as_fd());
         let place = Place { dir: scratch.path(), temporary: None, namespace };
         let mut child =
-            Child::start(order.program, "gate", &arguments, &place).map_err(system("starting the gate"))?;
-        let admin = ready(order, &mut child)?.admin;
+            Child::start(program, "gate", &arguments, &place).map_err(system("starting the gate"))?;
+        let admin = ready(&mut child, stop)?.admin;
         Ok((Self { _child: child, admin, _scratch: scratch }, backend))
     }
 
@@ -89,7 +96,7 @@ struct Rule {
     dropped: u64,
 }
 
-fn ready(order: &Order, child: &mut Child) -> Result<Ready, Trouble> {
+fn ready(child: &mut Child, stop: &AtomicBool) -> Result<Ready, Trouble> {
     let clock = Clock::new();
     let deadline = clock.now() + READY_PATIENCE;
     loop {
@@ -99,7 +106,7 @@ fn ready(order: &Order, child: &mut Child) -> Result<Ready, Trouble> {
         if child.ended().is_some() {
             return Err(Trouble::Process(child.ending()));
         }
-        if order.stop.load(Relaxed) {
+        if stop.load(Relaxed) {
             return Err(Trouble::Stopped);
         }
         if clock.now() >= deadline {

@@ -1,35 +1,16 @@
 //! The machines of a testbed and the cables between them, by `ip` (iproute2).
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use ipnet::Ipv4Net;
-
+use super::addresses::{FLOOD_FROM, FLOOD_MAC, FLOOD_MACHINE, FLOOD_PREFIX, SERVER, SERVER_MAC, machine};
 use super::namespace::Namespace;
-use super::spec::{NETWORK, Testbed};
+use super::spec::Testbed;
 use super::trouble::{Trouble, system};
 
-/// Where the server is asked.
-pub(super) const PORT: u16 = 80;
-pub(super) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), PORT);
-pub(super) const SERVER_MAC: [u8; 6] = [2, 0, 0, 77, 0, 1];
-/// Whom the flood comes from: addresses for tests of network devices (RFC 2544), which nobody has.
-pub(super) const FLOOD_FROM: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
-const FLOOD_PREFIX: u8 = 15;
-const FLOOD_MACHINE: Ipv4Addr = Ipv4Addr::new(10, 77, 250, 1);
-pub(super) const FLOOD_MAC: [u8; 6] = [2, 0, 0, 77, 250, 1];
 /// The interface of each client.
 pub(super) const CLIENT_INTERFACE: &str = "eth0";
-
-/// The addresses of a group of clients.
-pub(super) fn machines_of(group: usize) -> Ipv4Net {
-    Ipv4Net::new_assert(machine(group, 0), 24)
-}
-
-fn machine(group: usize, number: u32) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(NETWORK) + ((group as u32 + 1) << 8) + number)
-}
 
 /// All machines. Dropping it is the end of them.
 pub(super) struct Network {

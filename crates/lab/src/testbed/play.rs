@@ -14,12 +14,13 @@ use tidegate_kernel::{
     Mechanism, PolicerConfig, Priorities, PriorityConfig, RuleCounters, SynPolicing, XdpMode, attach, listen,
 };
 
+use super::addresses::SERVER;
 use super::clients::{Clients, Seen};
 use super::cpu::{self, CoreTime, Cores};
 use super::flood::Flood;
 use super::gate::Gate;
-use super::network::{Network, SERVER};
-use super::server::Server;
+use super::network::Network;
+use super::server::{BACKLOG, Server};
 use super::spec::{
     Acceptor, OF_ALL, OF_CLIENT, OF_RULE, Policing, ServerSpec, Testbed, client_key, rule_key,
 };
@@ -27,9 +28,6 @@ use super::trouble::{Trouble, system};
 use crate::child::pause;
 use crate::outcome::{Outcome, Way};
 use crate::stats::ratio;
-
-/// Connections that wait to be accepted, for each priority: more than all clients of an experiment.
-pub(super) const BACKLOG: u32 = 1024;
 
 pub struct Order<'a> {
     pub testbed: &'a Testbed,
@@ -128,7 +126,7 @@ impl Service {
     ) -> Result<Self, Trouble> {
         let testbed = order.testbed;
         if testbed.server.acceptor == Acceptor::Gate {
-            let (gate, listener) = Gate::start(order, network)?;
+            let (gate, listener) = Gate::start(order.program, testbed, network, order.stop)?;
             // How many connections there are at once is the gate's business.
             let spec = ServerSpec { processes: BACKLOG, ..testbed.server };
             let server = Server::start(vec![listener], spec, core, clock)?;

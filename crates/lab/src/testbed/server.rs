@@ -22,6 +22,8 @@ use super::cpu;
 use super::spec::{ServerSpec, Work};
 use super::trouble::{Trouble, system};
 
+/// Connections that wait to be accepted, for each priority: more than all clients of an experiment.
+pub(super) const BACKLOG: u32 = 1024;
 /// Between two looks at whether the server shall end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Longest wait for a request. Clients send theirs with their first packet after the handshake.

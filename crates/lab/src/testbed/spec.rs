@@ -1,7 +1,6 @@
 //! What a testbed's file says: the server, who comes to it, the rules of its kernel.
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tidegate_core::policing::{Filter, SynRule};
 use tidegate_settings::kind::{Choice, Count, Flag, Named, Number, Text};
 use tidegate_settings::tree::{self, Value};
 
-use super::network::{PORT, machines_of};
+use super::addresses::{PORT, machines_of};
 use crate::scenario::{ABOUT, MOMENT, Mistakes, NAME, Reader, SPAN, Section, document};
 
 /// Most groups of clients, most machines of a group: each has a part of an address for itself.
@@ -305,9 +304,6 @@ fn flood(section: &mut Section<'_, '_>) -> Option<FloodSpec> {
     inside.finish();
     Some(flood)
 }
-
-/// The network that all machines are in.
-pub(super) const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 0);
 
 /// Figures of a group of clients: `NAME_rps`, ...
 pub(super) const OF_CLIENT: [&str; 5] = ["rps", "kbps", "share", "mean_ms", "failed_per_s"];

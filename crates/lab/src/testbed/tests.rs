@@ -11,11 +11,12 @@ use tidegate_core::policing::frame;
 use tidegate_gateway::base::clock::Clock;
 use tidegate_kernel::{RuleCounters, is_built};
 
+use super::addresses::{FLOOD_FROM, SERVER, machines_of};
 use super::clients::Seen;
 use super::cpu::CoreTime;
 use super::flood;
 use super::namespace::Namespace;
-use super::network::{self, FLOOD_FROM, SERVER, machines_of};
+use super::network;
 use super::play::{Moment, summary};
 use super::*;
 
