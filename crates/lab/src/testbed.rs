@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!  clients, 10.77.1.1 ... ──┐
-//!  clients, 10.77.2.1 ... ──┼─ switch ── server, 10.77.0.1:80: SYN policing ─► queues by priority ─► processes
-//!  flood, 198.18.0.0/15 ────┘  (bridge)                                                               └► CPU
+//!  clients, 10.77.2.1 ... ──┼─ switch ── server, 10.77.0.1:80: policing ─► queues by priority ─► processes
+//!  flood, 198.18.0.0/15 ────┘  (bridge)                                                         └─► CPU
 //! ```
 //!
 //! The namespaces have no names: the kernel removes them, their cables and whatever is attached to these with

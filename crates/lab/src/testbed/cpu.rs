@@ -1,10 +1,10 @@
 //! Which core does what, and how busy one is.
 //!
-//! A cable of veth delivers packets on the sender's core, so that a flood's victim would pay for nothing. Where
-//! a testbed floods, the server's interface therefore receives in a thread of the kernel (threaded NAPI) that
-//! is bound to the server's core and goes before all programs there, as interrupts of a network card do: what
-//! it costs to receive a packet, to police it and to answer it is the server's. The switch's port to the
-//! server has the same at the other core, where the network is.
+//! A cable of veth delivers packets on the sender's core, so that a flood's victim would pay for nothing.
+//! Where a testbed floods, the server's interface therefore receives in a thread of the kernel (threaded
+//! NAPI) that is bound to the server's core and goes before all programs there, as interrupts of a network
+//! card do: what it costs to receive a packet, to police it and to answer it is the server's. The switch's
+//! port to the server has the same at the other core, where the network is.
 
 use std::ffi::CString;
 use std::fs;

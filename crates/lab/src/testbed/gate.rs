@@ -1,5 +1,5 @@
-//! A gate as what accepts connections at the server's machine: it polices SYNs, accepts by priority, relays at
-//! most as many connections at once as the server has processes, and lets the others wait in the kernel.
+//! A gate as what accepts connections at the server's machine: it polices SYNs, accepts by priority, relays
+//! at most as many connections at once as the server has processes, and lets the others wait in the kernel.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};

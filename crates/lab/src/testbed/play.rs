@@ -165,7 +165,6 @@ fn set_up(testbed: &Testbed, network: &Network) -> Result<SetUp, Trouble> {
         mechanism,
         xdp_mode: if testbed.policing == Policing::XdpGeneric { XdpMode::Generic } else { XdpMode::Auto },
         max_rules: 1024,
-        ..PolicerConfig::default()
     };
     let mut policing = mechanism.map(|mechanism| attach(&config(mechanism))).transpose()?;
     if let Some(policing) = &mut policing {

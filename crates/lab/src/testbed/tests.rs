@@ -1,5 +1,5 @@
-//! Files and their mistakes, frames of the flood, figures from counters written by hand, and small testbeds of
-//! real kernels, where this machine has the rights.
+//! Files and their mistakes, frames of the flood, figures from counters written by hand, and small testbeds
+//! of real kernels, where this machine has the rights.
 
 use std::collections::BTreeSet;
 use std::path::Path;
