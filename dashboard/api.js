@@ -36,6 +36,7 @@ async function send(path, { method = 'GET', body, signal, accept = 'application/
 export const get = async (path, options) => (await send(path, options)).json();
 export const getText = async path => (await send(path, { accept: 'text/csv' })).text();
 export const put = async (path, body) => (await send(path, { method: 'PUT', body })).json();
+export const patch = async (path, body) => (await send(path, { method: 'PATCH', body })).json();
 export const post = async (path, body) => (await send(path, { method: 'POST', body })).json();
 export const remove = async (path, body) => {
   const answer = await send(path, { method: 'DELETE', body });

@@ -6,6 +6,7 @@ import { h, write } from './dom.js';
 import { classes } from './classes.js';
 import { culprits } from './culprits.js';
 import { history } from './history.js';
+import { kernel } from './kernel.js';
 import { overview } from './overview.js';
 import { room } from './room.js';
 import { rules } from './rules.js';
@@ -19,6 +20,7 @@ const PAGES = {
   culprits: ['Culprits', culprits],
   rules: ['Rules', rules],
   sessions: ['Sessions', sessions],
+  kernel: ['Kernel', kernel],
   history: ['History', history],
 };
 

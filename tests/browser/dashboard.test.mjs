@@ -11,7 +11,7 @@ import { request, start, until } from './gate.mjs';
 import { BOTTLENECK, traffic } from './traffic.mjs';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const PAGES = ['overview', 'room', 'classes', 'culprits', 'rules', 'sessions', 'history'];
+const PAGES = ['overview', 'room', 'classes', 'culprits', 'rules', 'sessions', 'kernel', 'history'];
 const WRITES = 'a-token-that-may-write';
 const READS = 'a-token-that-may-read';
 const TOKENS = { listen: `admin_token = "${WRITES}"\nadmin_read_token = "${READS}"`, token: WRITES };
@@ -31,7 +31,14 @@ status = 503
 class = ["refused"]
 [[class]]
 name = "refused"
-match = { path = "/refused/**" }`;
+match = { path = "/refused/**" }
+[kernel]
+policing = "off"
+priorities = 1
+[[syn_rule]]
+name = "crowd"
+dport = 80
+rate = 300`;
 
 let browser;
 before(async () => { browser = await launch(); });
@@ -76,12 +83,33 @@ function imitated(at, intervals = 300) {
   return { found, throttle };
 }
 
-/** The page of culprits shows the imitation instead of what the gate has found. */
+/** An answer of /v1/kernel with something of everything. */
+function imitatedKernel(at) {
+  const rule = (name, more) => ({
+    name, src: '*', sport: 0, dst: '*', dport: 80, rate: 40, burst: 5, priority: 1, excess: 'drop', preferred: false, min_rate: 1,
+    configured_rate: 300, set_by: 'file', made: false, by: null, why: '', seen: 900, passed: 700, dropped: 190, reset: 10, slowed: 0, ...more,
+  });
+  return {
+    at_ms: 1000 * at, mechanism: 'xdp-native', attached: [{ interface: 'eth0', mode: 'xdp-native' }], notes: ['policed since noon'], error: 'connections have no order: <b>why</b>', policing: 'auto',
+    priorities: { count: 2, ordered: true, accepted: [120, 4000] },
+    totals: { syns: 1000 + at, unmatched: 7, passed: 700, refused: 200, syns_per_s: 50, passed_per_s: 40, refused_per_s: 10 },
+    rules: [rule('crowd', { set_by: 'agent' }), rule('friends', { src: '10.0.0.0/8', rate: null, configured_rate: null, preferred: true, set_by: 'api', made: true, by: 'ops@127.0.0.1', why: 'they pay' })],
+    agent: {
+      enabled: true, overloaded: true, limit_per_s: 45, bound: 'cpu',
+      averages: { cpu: 0.97, accepted_per_s: 44, demand_per_s: 80, unmatched_per_s: 0, requests_per_connection: 2.5 },
+      reasons: [{ rule: 'crowd', demand_per_s: 70, passed_per_s: 40, served: 0.571, why: 'squeezed to its share' }],
+    },
+    tcp: [{ name: 'redis', listen: '0.0.0.0:6379', to: '127.0.0.1:6380', open: 3, accepted: 90, refused: 1, failed: 2, bytes_in: 5000, bytes_out: 70_000 }],
+  };
+}
+
+/** The page of culprits and that of the kernel show the imitation instead of what the gate has found. */
 async function imitate(page, stage, headers) {
   const at = Math.floor(Date.now() / 1000);
   const { found, throttle } = imitated(at);
   const state = { ...JSON.parse((await request(`${stage.admin}/v1/state`, { headers })).text), throttles: [throttle] };
   await page.route(/v1\/correlation/, route => route.request().method() === 'GET' ? route.fulfill({ json: found }) : route.fallback());
+  await page.route(/v1\/kernel$/, route => route.fulfill({ json: imitatedKernel(at) }));
   await page.route(/v1\/events/, route => route.fulfill({ contentType: 'text/event-stream', body: `event: state\ndata: ${JSON.stringify(state)}\n\n` }));
   await page.reload();
 }
@@ -120,6 +148,7 @@ test('axe finds nothing on any page, light and dark', async () => {
         await page.locator(`nav a[aria-current][href="#${name}"]`).waitFor();
         await page.locator('main h1').waitFor();
         if (name === 'classes') await page.getByText('queue.max_wait', { exact: true }).waitFor();
+        if (name === 'kernel') await page.getByText('squeezed to its share').waitFor();
         if (name === 'culprits') {
           await page.getByLabel('Tick /along').check();
           await page.getByRole('heading', { name: 'Before and after' }).waitFor();
@@ -178,6 +207,52 @@ test('a setting is changed in place, confirmed, undone, and in the audit', async
   });
 });
 
+test('the page of the kernel shows rules and reasons; a rate is changed in place, confirmed and undone', async () => {
+  await visit({ more: MORE }, {}, async (page, stage) => {
+    const rate = async () => JSON.parse((await request(`${stage.admin}/v1/tunables/syn_rule.crowd.rate`)).text).value;
+    await go(page, 'kernel');
+    // This gate must not police, and says so.
+    await page.getByText('SYNs are not policed: kernel.policing is "off".').waitFor();
+    const input = page.getByLabel('Rate of crowd');
+    const row = page.locator('tr', { has: input });
+    assert.equal(await input.inputValue(), '300');
+
+    await input.fill('250');
+    await row.getByRole('button', { name: 'Apply' }).click();
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    assert.equal(await rate(), 300, 'what is not confirmed is not changed');
+    assert.equal(await input.inputValue(), '250', 'what was typed stays');
+
+    await row.getByRole('button', { name: 'Apply' }).click();
+    await page.getByLabel(/^Why/).fill('a drill');
+    await page.getByRole('button', { name: 'Change', exact: true }).click();
+    await page.getByText('crowd lets 250 SYNs/s pass.').waitFor();
+    assert.equal(await rate(), 250);
+    await row.getByText('250/s').waitFor();
+    const { changes } = JSON.parse((await request(`${stage.admin}/v1/audit`)).text);
+    assert.deepEqual([changes[0].key, changes[0].new, changes[0].why], ['syn_rule.crowd.rate', 250, 'a drill']);
+
+    await page.getByRole('button', { name: 'Undo' }).click();
+    await until('the old rate', async () => await rate() === 300);
+    await row.getByText('300/s').waitFor();
+
+    await input.fill('-1');
+    await row.getByRole('button', { name: 'Apply' }).click();
+    assert.equal(await page.locator('dialog').count(), 0, 'the browser refuses it');
+
+    await imitate(page, stage);
+    await page.getByText('SYNs are policed at eth0 (xdp-native).').waitFor();
+    await page.getByText('connections have no order: <b>why</b>').waitFor();
+    const cells = name => page.locator('tr', { has: page.locator('b', { hasText: name }) }).first().innerText();
+    assert.match(await cells('crowd'), /40\/s[^]*200[^]*agent/);
+    assert.match(await cells('friends'), /from 10\.0\.0\.0\/8[^]*no limit[^]*API[^]*they pay/);
+    await page.getByText('More connections are asked for than fit.').waitFor();
+    await page.getByRole('cell', { name: 'squeezed to its share' }).waitFor();
+    await page.getByRole('cell', { name: '127.0.0.1:6380' }).waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Remove' }).count(), 1, 'rules of the file are not removed here');
+  });
+});
+
 test('off loopback, or with a token, the operator logs in; who may only read changes nothing', async () => {
   await visit({ ...TOKENS, more: MORE }, {}, async (page, stage) => {
     await logIn(page, 'not the token');
@@ -202,6 +277,7 @@ test('off loopback, or with a token, the operator logs in; who may only read cha
     assert.deepEqual(buttons, ['Copy its configuration']);
     const writes = [
       ['POST', 'v1/throttles', { type: 'path:/', action: { refuse: 1 } }], ['DELETE', 'v1/throttles/1'],
+    ['PUT', 'v1/kernel/rules/drill', { rate: 1 }], ['PATCH', 'v1/kernel/rules/crowd', { rate: 1 }], ['DELETE', 'v1/kernel/rules/crowd'],
       ['POST', 'v1/correlation/confirmation', { type: 'path:/', keep: 0.5, for: '5s' }], ['DELETE', 'v1/correlation/confirmation'],
       ['PUT', 'v1/tunables/class.refused.cost', { value: 5 }],
     ];
@@ -483,6 +559,7 @@ async function attack(admin) {
     ['DELETE', 'v1/tunables/queue.max_wait'], ['PUT', 'v1/capacity', { rate: 7 }], ['POST', 'v1/drain'], ['POST', 'v1/reload'],
     ['DELETE', 'v1/sessions'], ['PUT', 'v1/signals/drill', { value: 'red' }], ['POST', 'v1/capacity/rediscover'],
     ['POST', 'v1/throttles', { type: 'path:/', action: { refuse: 1 } }], ['DELETE', 'v1/throttles/1'],
+    ['PUT', 'v1/kernel/rules/drill', { rate: 1 }], ['PATCH', 'v1/kernel/rules/crowd', { rate: 1 }], ['DELETE', 'v1/kernel/rules/crowd'],
     ['POST', 'v1/correlation/confirmation', { type: 'path:/', keep: 0.1, for: '30s' }], ['DELETE', 'v1/correlation/confirmation'],
   ];
   const answers = [];

@@ -8,6 +8,7 @@ use tidegate_settings::did_you_mean;
 
 mod client;
 mod correlation;
+mod kernel;
 mod show;
 mod watch;
 
@@ -15,6 +16,8 @@ use client::Client;
 
 use crate::parse::{assignment, bandwidth, per_second, share};
 use crate::results::fail;
+
+const CAPACITY: &str = "/v1/capacity";
 
 /// The default of `listen.admin`.
 const DEFAULT_URL: &str = "http://127.0.0.1:9090";
@@ -162,6 +165,8 @@ enum CtlCommand {
     },
     #[command(flatten)]
     Correlation(correlation::CorrelationCommand),
+    /// Show what the kernel does with connections before they are accepted, or change its rules.
+    Kernel(kernel::KernelOptions),
     /// Show all figures.
     State,
     /// Show the capacity and how it was discovered, or set it.
@@ -250,6 +255,7 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
     let (answer, text): (Value, fn(&Value) -> String) = match &options.command {
         CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, form).await,
         CtlCommand::Get(wanted) => return get(&client, wanted, form).await,
+        CtlCommand::Kernel(wanted) => return kernel::perform(&client, wanted, form).await,
         CtlCommand::Correlation(command) => return correlation::perform(&client, command, form).await,
         CtlCommand::Set { changes, why } => {
             let changes: Map<_, _> = changes.iter().map(|(name, text)| (name.clone(), value(text))).collect();
@@ -295,12 +301,10 @@ async fn perform(options: &CtlOptions) -> Result<(), Failure> {
             format!("{} is not throttled any more", show::plain(&gone["type"]))
         }),
         CtlCommand::State => (client.ask("GET", "/v1/state", None).await?, show::figures),
-        CtlCommand::Capacity { rate: None, .. } => {
-            (client.ask("GET", "/v1/capacity", None).await?, show::figures)
-        }
+        CtlCommand::Capacity { rate: None, .. } => (client.ask("GET", CAPACITY, None).await?, show::figures),
         CtlCommand::Capacity { rate: Some(rate), why } => {
             let body = json!({ "rate": rate, "why": why.why });
-            (client.ask("PUT", "/v1/capacity", Some(&body)).await?, |now| {
+            (client.ask("PUT", CAPACITY, Some(&body)).await?, |now| {
                 format!("capacity {}", show::plain(&now["rate"]))
             })
         }

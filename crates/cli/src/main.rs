@@ -9,6 +9,7 @@ mod analyze;
 mod check;
 mod ctl;
 mod demo;
+mod doctor;
 mod experiment;
 mod load;
 mod origin;
@@ -37,6 +38,8 @@ enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Say what of the gate works on this machine, what does not, why, and what to do.
+    Doctor(doctor::DoctorOptions),
     /// Print configurations.
     Config {
         #[command(subcommand)]
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     match Args::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Check { file } => check::check(&file),
+        Command::Doctor(options) => doctor::doctor(&options),
         Command::Config { command: ConfigCommand::Default } => check::print_default(),
         Command::Ctl(options) => ctl::ctl(&options),
         Command::Explain(options) => ctl::explain(options),

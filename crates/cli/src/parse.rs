@@ -29,6 +29,12 @@ pub fn per_second(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "expected requests per second, like 19 or 0.5".into())
 }
 
+/// Connection requests per second.
+pub fn syns_per_second(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.0..=1e7).contains(rate));
+    rate.ok_or_else(|| "expected SYNs per second, like 300 or 0.5; 0: no limit".into())
+}
+
 /// Bytes per second.
 pub fn bandwidth(text: &str) -> Result<u64, String> {
     let text = text.strip_suffix("/s").unwrap_or(text);
@@ -50,6 +56,8 @@ mod tests {
         assert!(share("-1").is_err() && share("NaN").is_err() && share("half").is_err());
         assert_eq!((per_second("19"), per_second("0.5")), (Ok(19.0), Ok(0.5)));
         assert!(per_second("-1").is_err() && per_second("inf").is_err());
+        assert_eq!((syns_per_second("300"), syns_per_second("0")), (Ok(300.0), Ok(0.0)));
+        assert!(syns_per_second("-1").is_err() && syns_per_second("inf").is_err());
         for (text, bytes) in
             [("125kB", 125_000), ("64KiB", 65_536), ("2MB", 2_000_000), ("1", 1), ("125kB/s", 125_000)]
         {

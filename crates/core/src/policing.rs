@@ -19,6 +19,7 @@
 //!
 //! [`Rules::find`] and [`frame::read`] are the reference which `bpf/` is tested against: plain and slow.
 
+pub mod agent;
 pub mod frame;
 
 mod rules;

@@ -22,15 +22,21 @@ use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
 use crate::control::config_store::{Tuning, ticket_keys};
 use crate::control::driver::{self, Control};
+use crate::control::kernel::{KernelControl, syn_rules};
 use crate::control::learned::Saved;
+use crate::control::tcp::TcpListeners;
 use crate::control::{correlation, tuners};
-use crate::proxy::accept;
+use crate::proxy::listeners::Listeners;
+use crate::proxy::{accept, tcp};
+use crate::shared::accepts::Accepts;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
+use crate::shared::listening::{ListenConfig, ListenError, Listening, ListeningSocket, listen};
 use crate::shared::peers::{self, Peers};
 use crate::shared::policies::PublishedPolicies;
 use crate::shared::request_paths::RequestPaths;
 use crate::shared::sessions::VisitorSessions;
+use crate::shared::tcp::{NewSockets, TcpServices};
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::upstream::balance::Replicas;
 use tidegate_core::admission::Admission;
@@ -43,8 +49,8 @@ const SPARE_CLASSES: usize = 8;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("cannot listen on {addr} ({key}): {error}")]
-    Listen { key: &'static str, addr: SocketAddr, error: io::Error },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     #[error("cannot keep state: {0} (room.state_dir)")]
     State(io::Error),
     #[error(transparent)]
@@ -78,23 +84,36 @@ impl Server {
                 "the system permits fewer open files than limits.max_connections needs"
             );
         }
-        let (listeners, http) = listen_all(&settings)?;
-        let admin_listener = listen_alone(settings.listen.admin).map_err(|error| StartError::Listen {
-            key: "listen.admin",
-            addr: settings.listen.admin,
-            error,
-        })?;
+        // Before anything listens: no SYN comes that rules have not seen.
+        let tcp_addresses = settings.tcp.iter().map(|tcp| tcp.listen);
+        let addresses: Vec<_> = std::iter::once(settings.listen.http).chain(tcp_addresses).collect();
+        let kernel = Arc::new(KernelControl::start(&settings, &addresses));
+        let config = listen_config(&settings);
+        let listened = listen("listen.http", settings.listen.http, config)?;
+        let http = listened.all.address();
+        if config.priorities > 1 {
+            kernel.prioritise(&listened.fds());
+        }
+        let (services, new_sockets) = TcpServices::new(config.workers);
+        let tcp = Arc::new(TcpListeners::new(services.clone(), kernel.clone(), config));
+        let tcp_listened = tcp.listen(&settings)?;
+        let admin_listener = listen_alone(settings.listen.admin)?;
         let admin = admin_listener.local_addr().map_err(StartError::System)?;
         let state =
             StateDir::open(settings.room.state_dir.as_deref(), http.port()).map_err(StartError::State)?;
         let clock = Arc::new(Clock::new());
         let saved = Saved::read(&state);
         let (settings, tuning) = Tuning::restored(settings, &saved, clock.now());
-        let shared = Arc::new(share(settings, &state, clock, listeners.len())?);
-        let control = Arc::new(Control::new(shared.clone(), source, state, &saved, tuning));
-        let mut workers = Vec::with_capacity(listeners.len());
-        for (index, listener) in listeners.into_iter().enumerate() {
-            workers.push(spawn_worker(shared.clone(), index, listener).map_err(StartError::System)?);
+        let shared = Arc::new(share(settings, &state, clock, config, services)?);
+        tcp.put_in_force(&shared.config.load().settings, tcp_listened, &shared.clock);
+        let control = Control::new(shared.clone(), (kernel, tcp), source, state, &saved, tuning);
+        let control = Arc::new(control);
+        // Before anybody is accepted: rules of the API are those of an earlier process.
+        syn_rules::spawn(control.kernel().clone()).map_err(StartError::System)?;
+        let mut workers = Vec::with_capacity(config.workers);
+        for (index, (own, new)) in listened.of_workers.into_iter().zip(new_sockets).enumerate() {
+            let sockets = WorkerSockets { all: listened.all.clone(), own, tcp: new };
+            workers.push(spawn_worker(shared.clone(), index, sockets).map_err(StartError::System)?);
         }
         let api = {
             let control = control.clone();
@@ -158,36 +177,28 @@ fn raise_open_files() -> io::Result<u64> {
 }
 
 /// The admin API's listener, without SO_REUSEPORT: two gates on one address would each answer half.
-fn listen_alone(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind(addr)?;
-    listener.set_nonblocking(true)?;
+fn listen_alone(address: SocketAddr) -> Result<std::net::TcpListener, ListenError> {
+    let failed = |error| ListenError { key: "listen.admin".into(), address, error };
+    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
 }
 
-/// One listener a worker, all on one address. For port 0 the system chooses the port once.
-fn listen_all(settings: &Settings) -> Result<(Vec<std::net::TcpListener>, SocketAddr), StartError> {
-    let n = match settings.listen.workers {
+/// Each worker has a listener for each priority, all on one address.
+fn listen_config(settings: &Settings) -> ListenConfig {
+    let workers = match settings.listen.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
-    let mut addr = settings.listen.http;
-    let failed = |addr| move |error| StartError::Listen { key: "listen.http", addr, error };
-    // With SO_REUSEPORT alone, two gates could share an address by accident.
-    drop(std::net::TcpListener::bind(addr).map_err(failed(addr))?);
-    let mut listeners = Vec::with_capacity(n);
-    for _ in 0..n {
-        let listener = accept::listen(addr, settings.listen.backlog).map_err(failed(addr))?;
-        addr = listener.local_addr().map_err(failed(addr))?;
-        listeners.push(listener);
-    }
-    Ok((listeners, addr))
+    ListenConfig { priorities: settings.priorities(), workers, backlog: settings.listen.backlog }
 }
 
 fn share(
     settings: Settings,
     state: &StateDir,
     clock: Arc<Clock>,
-    workers: usize,
+    ListenConfig { workers, priorities, .. }: ListenConfig,
+    tcp: Arc<TcpServices>,
 ) -> Result<Shared, StartError> {
     let now = clock.now();
     let keys = ticket_keys(&settings, state).map_err(StartError::State)?;
@@ -228,6 +239,8 @@ fn share(
         shards: (0..workers).map(|_| Arc::new(Shard::new(classes))).collect(),
         paths: RequestPaths::new(workers),
         connections: AtomicUsize::new(0),
+        accepts: Accepts::new(workers, priorities),
+        tcp,
         accepting: AtomicUsize::new(workers),
         busy_since_us: AtomicU64::new(0),
         draining: AtomicBool::new(false),
@@ -294,10 +307,18 @@ fn admission(
     Ok(Admission::Room(Box::new(room)))
 }
 
+/// What a worker accepts connections with.
+struct WorkerSockets {
+    all: Arc<Listening>,
+    /// By priority.
+    own: Vec<Arc<ListeningSocket>>,
+    tcp: NewSockets,
+}
+
 fn spawn_worker(
     shared: Arc<Shared>,
     index: usize,
-    listener: std::net::TcpListener,
+    WorkerSockets { all, own, tcp }: WorkerSockets,
 ) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -306,16 +327,17 @@ fn spawn_worker(
             Err(e) => return tracing::error!(error = %e, "cannot start a worker"),
         };
         runtime.block_on(async move {
-            let listener = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => listener,
-                Err(e) => return tracing::error!(error = %e, "cannot serve the listener"),
+            let listeners = match Listeners::new(index, all, own) {
+                Ok(listeners) => listeners,
+                Err(e) => return tracing::error!(error = %e, "cannot serve the listeners"),
             };
             let mut drain = shared.drain.subscribe();
             let worker = match Worker::new(shared, index) {
                 Ok(worker) => Rc::new(worker),
                 Err(e) => return tracing::error!(error = %e, "cannot seed a worker"),
             };
-            accept::accept(worker, listener).await;
+            tokio::task::spawn_local(tcp::serve(worker.clone(), tcp));
+            accept::accept(worker, listeners).await;
             reached(&mut drain, Drain::Over).await;
         });
     })

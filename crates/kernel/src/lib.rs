@@ -33,6 +33,7 @@ mod types;
 
 pub use attach::attach;
 pub use error::KernelError;
+pub use link::interfaces_of;
 pub use nft::Nft;
 pub use policer::Policer;
 pub use policing::SynPolicing;

@@ -2,8 +2,10 @@
 //!
 //! Neither `aya` nor a file answers the latter. Written by hand, since it is one request with one answer.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::error::KernelError;
@@ -73,6 +75,75 @@ pub fn interfaces() -> Vec<(String, u32)> {
     }
 }
 
+/// The interfaces, in the network namespace of this thread, at which connections to `addresses` arrive: those
+/// that have the addresses; for an unspecified one all that are up, except the loopback interface.
+pub fn interfaces_of(addresses: &[SocketAddr]) -> Vec<String> {
+    let is_any = addresses.iter().any(|address| address.ip().is_unspecified());
+    let is_loopback = addresses.iter().any(|address| address.ip().to_canonical().is_loopback());
+    let has = |of: IpAddr| addresses.iter().any(|address| address.ip().to_canonical() == of);
+    let mut found = BTreeSet::new();
+    for Assigned { interface, flags, address } in assigned() {
+        let is_up = flags & libc::IFF_UP as u32 != 0;
+        let is_wanted = match flags & libc::IFF_LOOPBACK as u32 != 0 {
+            // Every address of 127.0.0.0/8 is its, also one that it does not name.
+            true => is_loopback || address.is_some_and(has),
+            false => is_up && is_any || address.is_some_and(has),
+        };
+        if is_wanted {
+            found.insert(interface);
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// An interface with one of its addresses.
+struct Assigned {
+    interface: String,
+    flags: u32,
+    address: Option<IpAddr>,
+}
+
+fn assigned() -> Vec<Assigned> {
+    let mut found = Vec::new();
+    // SAFETY: the list is read up to its end, and then given back. An address is as long as its family says.
+    unsafe {
+        let mut list = std::ptr::null_mut();
+        if libc::getifaddrs(&raw mut list) != 0 {
+            return found;
+        }
+        let mut entry = list;
+        while !entry.is_null() {
+            let interface = CStr::from_ptr((*entry).ifa_name).to_string_lossy().into_owned();
+            let address = address_of((*entry).ifa_addr);
+            found.push(Assigned { interface, flags: (*entry).ifa_flags, address });
+            entry = (*entry).ifa_next;
+        }
+        libc::freeifaddrs(list);
+    }
+    found
+}
+
+/// # Safety
+/// Null, or an address as long as its family says.
+unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    unsafe {
+        match libc::c_int::from((*address).sa_family) {
+            libc::AF_INET => {
+                let bits = (*address.cast::<libc::sockaddr_in>()).sin_addr.s_addr;
+                Some(Ipv4Addr::from(u32::from_be(bits)).into())
+            }
+            libc::AF_INET6 => {
+                Some(Ipv6Addr::from((*address.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
 fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().expect("4 bytes")))
 }
@@ -137,6 +208,20 @@ mod tests {
         assert!(index_of("lo").expect("every namespace has it") > 0);
         assert!(matches!(index_of("nobody0"), Err(KernelError::NoInterface(_))));
         assert!(matches!(index_of("a\0b"), Err(KernelError::NoInterface(_))));
+    }
+
+    #[test]
+    fn interfaces_by_what_is_listened_at() {
+        let of = |addresses: &[&str]| {
+            let addresses: Vec<_> = addresses.iter().map(|text| text.parse().expect("an address")).collect();
+            interfaces_of(&addresses)
+        };
+        assert_eq!(of(&["127.0.0.1:80"]), ["lo"]);
+        assert_eq!(of(&["127.1.2.3:80", "[::1]:80"]), ["lo"]);
+        assert_eq!(of(&["[::ffff:127.0.0.1]:80"]), ["lo"]);
+        assert!(of(&["192.0.2.1:80"]).is_empty(), "of nobody: it is for documentation");
+        assert!(!of(&["0.0.0.0:80"]).contains(&"lo".to_owned()));
+        assert!(of(&["[::]:80", "127.0.0.1:81"]).contains(&"lo".to_owned()));
     }
 
     #[test]

@@ -33,7 +33,6 @@ pub struct Priorities {
     loaded: Shared,
     is_own: bool,
     groups: Vec<AttachedGroup>,
-    used: u32,
 }
 
 struct AttachedGroup {
@@ -56,7 +55,7 @@ impl Priorities {
             }
             None => Loaded::new(config.max_rules, Part::Priorities)?,
         };
-        Ok(Self { loaded, is_own: programs.is_none(), groups: Vec::new(), used: 0 })
+        Ok(Self { loaded, is_own: programs.is_none(), groups: Vec::new() })
     }
 
     /// Orders connections to one address: `listeners[priority]` are its sockets, as many for each priority
@@ -68,10 +67,17 @@ impl Priorities {
             return Err(KernelError::Listeners("as many for each priority, and at least one".into()));
         }
         let count = (listeners.len() * per_priority) as u32;
-        if self.used as usize + count as usize > MAX_SOCKETS {
+        let mut loaded = self.loaded.lock();
+        self.groups.retain(|group| {
+            let is_open = group.is_open();
+            if !is_open {
+                group.forget(&mut loaded);
+            }
+            is_open
+        });
+        let Some(places) = free_places(&self.groups, count) else {
             return Err(KernelError::Listeners(format!("at most {MAX_SOCKETS} of all addresses")));
-        }
-        let places = self.used..self.used + count;
+        };
         let sockets: Vec<RawFd> = listeners.iter().flatten().copied().collect();
         let cookies = sockets.iter().map(|fd| cookie(*fd)).collect::<io::Result<Vec<_>>>();
         let cookies = cookies.map_err(|source| KernelError::Io { what: "socket cookie", source })?;
@@ -82,7 +88,6 @@ impl Priorities {
             unmatched: config.unmatched.into(),
         };
         let socket = sockets[0];
-        let mut loaded = self.loaded.lock();
         for (place, fd) in places.clone().zip(&sockets) {
             loaded
                 .sockets
@@ -96,7 +101,6 @@ impl Priorities {
         let program: &mut SkReuseport = program.try_into().expect("its type");
         program.attach(borrowed(socket)).map_err(|error| KernelError::Listeners(with_causes(&error)))?;
         drop(loaded);
-        self.used = places.end;
         self.groups.push(AttachedGroup { socket, cookies, places });
         Ok(())
     }
@@ -111,18 +115,43 @@ impl Drop for Priorities {
     fn drop(&mut self) {
         let mut loaded = self.loaded.lock();
         for group in &self.groups {
-            // Sockets that are closed by now have left group and maps by themselves.
-            if cookie(group.socket).ok().as_ref() == group.cookies.first() {
+            if group.is_open() {
                 let _ = SkReuseport::detach(borrowed(group.socket));
             }
-            for cookie in &group.cookies {
-                let _ = loaded.groups.remove(cookie);
-            }
-            for place in group.places.clone() {
-                let _ = loaded.sockets.clear_index(&place);
-            }
+            group.forget(&mut loaded);
         }
     }
+}
+
+impl AttachedGroup {
+    /// Whether its first socket is open. Others of the address follow it.
+    fn is_open(&self) -> bool {
+        cookie(self.socket).ok().as_ref() == self.cookies.first()
+    }
+
+    /// Takes it out of the maps; sockets that are closed have left theirs by themselves.
+    fn forget(&self, loaded: &mut Loaded) {
+        for cookie in &self.cookies {
+            let _ = loaded.groups.remove(cookie);
+        }
+        for place in self.places.clone() {
+            let _ = loaded.sockets.clear_index(&place);
+        }
+    }
+}
+
+/// The first places in a row that no group has; `None`: there are none.
+fn free_places(groups: &[AttachedGroup], count: u32) -> Option<std::ops::Range<u32>> {
+    let mut taken: Vec<_> = groups.iter().map(|group| &group.places).collect();
+    taken.sort_by_key(|places| places.start);
+    let mut start = 0;
+    for places in taken {
+        if places.start - start >= count {
+            break;
+        }
+        start = places.end;
+    }
+    (start + count <= MAX_SOCKETS as u32).then_some(start..start + count)
 }
 
 /// Sockets that listen at one address, `per_priority` of each priority. With port 0 all get the port of the
@@ -153,6 +182,9 @@ fn reuseport_listener(address: SocketAddr, backlog: u32) -> io::Result<TcpListen
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
     socket.bind(&address.into())?;
     socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())

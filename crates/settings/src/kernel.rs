@@ -7,11 +7,13 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tidegate_core::policing::{Excess, Filter, RuleError, Rules, SynRule as CoreRule};
 
-use super::Settings;
+use super::declare::Leaf;
 use super::kinds::net::{Address, INTERFACE, NAME, NetworkOrAny, REPLICA};
 use super::kinds::quantity::{Count, DAY, MIN, MS, Number, Portion, S, secs, span, span_or_zero};
-use super::kinds::{Choice, Flag, List, Named};
+use super::kinds::{Choice, Flag, List, Named, toml_string};
+use super::mistake::Mistake;
 use super::read::{Reader, item_path};
+use super::{Role, Settings};
 
 named! {
     /// What polices SYNs.
@@ -38,6 +40,13 @@ named! {
         #[default] Always = "always",
         /// While an in-flight slot is free. The others wait in the kernel, in the order of their priority.
         WhileFree = "while-free",
+    }
+}
+
+impl Policing {
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
     }
 }
 
@@ -132,6 +141,52 @@ section! {
 }
 
 impl SynRule {
+    /// A rule that does not stand in the file: keys with values as TOML.
+    ///
+    /// # Errors
+    /// All mistakes, in the words of those of a file; their keys are those of the rule.
+    pub fn from_values<'v>(
+        name: &str,
+        values: impl IntoIterator<Item = (&'v str, String)>,
+    ) -> Result<Self, Vec<Mistake>> {
+        let lines = values.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
+        let text: String = lines.collect();
+        // The origin, which a file must have, is nobody's.
+        let text = format!(
+            "origin.replicas = [\"127.0.0.1:1\"]\n[[syn_rule]]\nname = {}\n{text}",
+            toml_string(name)
+        );
+        match Settings::parse(&text, "request") {
+            Ok(settings) => Ok(settings.syn_rule.into_iter().next().expect("one was written")),
+            Err(mut mistakes) => {
+                let prefixes = [item_path("syn_rule", name, 0), item_path("syn_rule", "", 0)];
+                for mistake in &mut mistakes {
+                    let key = prefixes.iter().find_map(|prefix| mistake.key.strip_prefix(prefix.as_str()));
+                    if let Some(key) = key.map(|key| key.trim_start_matches('.').to_owned()) {
+                        mistake.key = key;
+                    }
+                }
+                Err(mistakes)
+            }
+        }
+    }
+
+    /// Its keys but the name, with values as TOML.
+    pub fn to_values(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("src", NetworkOrAny.show(&self.src)),
+            ("sport", self.sport.to_string()),
+            ("dst", NetworkOrAny.show(&self.dst)),
+            ("dport", self.dport.to_string()),
+            ("rate", format!("{:?}", self.rate)),
+            ("burst", self.burst.to_string()),
+            ("priority", self.priority.to_string()),
+            ("excess", Choice.show(&self.excess)),
+            ("preferred", self.preferred.to_string()),
+            ("min_rate", format!("{:?}", self.min_rate)),
+        ]
+    }
+
     fn filter(&self) -> Filter {
         let port = |port: u16| (port != 0).then_some(port);
         Filter { dst: self.dst, dport: port(self.dport), src: self.src, sport: port(self.sport) }
@@ -159,6 +214,11 @@ impl Settings {
         self.syn_rule.iter().map(SynRule::compiled).collect()
     }
 
+    /// Whether there is no origin, and there are only TCP services.
+    pub fn is_for_tcp_only(&self) -> bool {
+        self.role == Role::Gate && self.origin.replicas.is_empty() && !self.tcp.is_empty()
+    }
+
     /// The priorities in which connections are accepted, at least 1.
     pub fn priorities(&self) -> usize {
         let named = self.syn_rule.iter().map(|rule| usize::from(rule.priority) + 2).max();
@@ -178,7 +238,7 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     for (i, rule) in settings.syn_rule.iter().enumerate() {
         let path = item_path("syn_rule", &rule.name, i);
         if let Err(RuleError::Value { what, .. }) = Rules::new([rule.compiled()]) {
-            out.conflict(&path, what, "others", None);
+            out.conflict(&path, format!("that {what}"), "others", None);
         }
         if kernel.priorities != 0 && usize::from(rule.priority) >= kernel.priorities {
             let expected = format!("less than `kernel.priorities`, which is {}", kernel.priorities);
@@ -218,7 +278,8 @@ fn check_tcp(settings: &Settings, out: &mut Reader) {
         if tcp.to.is_empty() {
             out.conflict(&format!("{path}.to"), "HOST:PORT of the service", "nothing", None);
         }
-        if !out.has(&format!("{path}.listen")) {
+        // Not whether it is in the file: a tunable is checked without one.
+        if tcp.listen == Tcp::default().listen {
             out.conflict(&format!("{path}.listen"), "IP:PORT to listen at", "nothing", None);
             continue;
         }

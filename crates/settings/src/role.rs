@@ -188,7 +188,7 @@ pub(crate) fn check(settings: &super::Settings, out: &mut Reader) {
             out.conflict("tokengen.link_token", expected, "the same (it is not shown)", None);
         }
     }
-    if name != "tokengen" && settings.origin.replicas.is_empty() {
+    if name != "tokengen" && settings.origin.replicas.is_empty() && !settings.is_for_tcp_only() {
         let hint = "Write replicas = [\"HOST:PORT\"] under [origin].".to_owned();
         out.conflict("origin.replicas", "at least one HOST:PORT", "nothing", Some(hint));
     }

@@ -171,6 +171,95 @@ pub fn throttles(answer: &Value) -> String {
     table(["ID", "TYPE", "ACTION", "SEEN", "REFUSED", "BYTES", "UNTIL", "BY", "WHY"], rows)
 }
 
+/// A rate of SYNs.
+fn syns(rate: &Value) -> String {
+    if rate.is_null() { "no limit".into() } else { format!("{}/s", plain(rate)) }
+}
+
+/// Which SYNs a rule is about: the paper's four-tuple.
+fn about(rule: &Value) -> String {
+    let port = |name: &str| if rule[name] == 0 { "*".into() } else { plain(&rule[name]) };
+    let [src, dst] = ["src", "dst"].map(|name| plain(&rule[name]));
+    format!("{src} {} to {dst} {}", port("sport"), port("dport"))
+}
+
+/// `kernel set`.
+pub fn syn_rule(rule: &Value) -> String {
+    let [name, burst, priority, excess] =
+        ["name", "burst", "priority", "excess"].map(|name| plain(&rule[name]));
+    let rate = match rule["rate"].is_null() {
+        true => "no limit".into(),
+        false => format!("{}, {burst} at once, then {excess}", syns(&rule["rate"])),
+    };
+    format!("rule {name}: {}: {rate}; priority {priority}", about(rule))
+}
+
+/// `kernel`.
+pub fn kernel(answer: &Value) -> String {
+    let attached =
+        items(&answer["attached"]).map(|to| format!("{} ({})", plain(&to["interface"]), plain(&to["mode"])));
+    let attached: Vec<_> = attached.collect();
+    let mut out = match attached.is_empty() {
+        true => format!("SYNs are not policed (kernel.policing = {})\n", answer["policing"]),
+        false => format!("SYNs are policed at {}\n", attached.join(", ")),
+    };
+    if let Some(error) = answer["error"].as_str() {
+        out += &format!("{error}\n");
+    }
+    for note in items(&answer["notes"]) {
+        out += &format!("{}\n", plain(note));
+    }
+    let priorities = &answer["priorities"];
+    if priorities["ordered"] == true {
+        let accepted: Vec<_> = items(&priorities["accepted"]).map(plain).collect();
+        out += &format!("connections accepted by priority, 0 first: {}\n", accepted.join(", "));
+    }
+    let totals = &answer["totals"];
+    let [all, unmatched, passed, refused] =
+        ["syns", "unmatched", "passed", "refused"].map(|name| plain(&totals[name]));
+    out += &format!("{all} SYNs: {passed} passed a rule, {refused} were refused, {unmatched} had none\n");
+    let rows = items(&answer["rules"]).map(|rule| {
+        let text = |name: &str| plain(&rule[name]);
+        let set_by = match (rule["set_by"].as_str(), rule["by"].as_str()) {
+            (Some("agent"), _) => format!("agent, of {}", syns(&rule["configured_rate"])),
+            (_, Some(by)) => by.to_owned(),
+            _ => text("set_by"),
+        };
+        let refused = ["dropped", "reset"].map(|name| rule[name].as_u64().unwrap_or_default());
+        [
+            text("name"),
+            about(rule),
+            syns(&rule["rate"]),
+            text("burst"),
+            text("priority"),
+            text("excess"),
+            text("seen"),
+            text("passed"),
+            refused.iter().sum::<u64>().to_string(),
+            text("slowed"),
+            set_by,
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        let names = [
+            "RULE",
+            "SRC PORT TO DST PORT",
+            "RATE",
+            "BURST",
+            "PRIORITY",
+            "EXCESS",
+            "SEEN",
+            "PASSED",
+            "REFUSED",
+            "SLOWED",
+            "SET BY",
+        ];
+        out += &format!("\n{}", table(names, rows));
+    }
+    out
+}
+
 /// `correlation`: a table like the paper's Figure 1, with what follows from it.
 pub fn correlation(answer: &Value) -> String {
     let figures = items(&answer["figures"]).map(|f| match f["level"].as_str() {

@@ -128,13 +128,32 @@ impl Config {
         self
     }
 
+    /// Adds tables as they are written in a file.
+    pub fn section(mut self, lines: &str) -> Self {
+        self.classes.push_str(lines);
+        self
+    }
+
     /// Adds a `[[detector]]` with these lines.
     pub fn detector(mut self, lines: &str) -> Self {
         self.classes.push_str(&format!("\n[[detector]]\n{lines}\n"));
         self
     }
 
-    fn address(&self, key: &str) -> SocketAddr {
+    /// Adds a `[[syn_rule]]` with these lines.
+    pub fn syn_rule(mut self, lines: &str) -> Self {
+        self.classes.push_str(&format!("\n[[syn_rule]]\n{lines}\n"));
+        self
+    }
+
+    /// Replaces a text in the tables.
+    pub fn replace(mut self, from: &str, to: &str) -> Self {
+        assert!(self.classes.contains(from), "{from} in:\n{}", self.classes);
+        self.classes = self.classes.replace(from, to);
+        self
+    }
+
+    pub fn address(&self, key: &str) -> SocketAddr {
         self.keys[key].trim_matches('"').parse().expect("address")
     }
 
@@ -154,9 +173,14 @@ pub struct Gate {
 impl Gate {
     /// Starts and waits until it is ready.
     pub fn start(config: Config) -> Self {
+        Self::start_with(config, |_| {})
+    }
+
+    /// As [`Gate::start`], with more of the command.
+    pub fn start_with(config: Config, prepare: impl FnOnce(&mut Command)) -> Self {
         let dir = TempDir::new();
         let config = config.text("room.state_dir", dir.path().join("state").display());
-        let child = spawn(&dir, &config);
+        let child = spawn(&dir, &config, prepare);
         let mut gate = Self { child, dir, config };
         gate.wait_ready();
         gate
@@ -194,6 +218,12 @@ impl Gate {
     #[track_caller]
     pub fn state_file(&self, name: &str) -> String {
         fs::read_to_string(self.dir.path().join("state").join(name)).expect("a file of the state directory")
+    }
+
+    /// Whether a file of the state directory has this text.
+    pub fn has_saved(&self, name: &str, text: &str) -> bool {
+        let file = self.dir.path().join("state").join(name);
+        fs::read_to_string(file).is_ok_and(|saved| saved.contains(text))
     }
 
     /// One request to the admin API, with the configured token.
@@ -253,7 +283,7 @@ impl Gate {
 
     /// The same gate again, on the same addresses.
     pub fn restart(&mut self) {
-        self.child = spawn(&self.dir, &self.config);
+        self.child = spawn(&self.dir, &self.config, |_| {});
         self.wait_ready();
     }
 
@@ -293,19 +323,20 @@ fn write(dir: &TempDir, config: &Config) {
     fs::write(dir.path().join("gate.toml"), config.render()).expect("write configuration");
 }
 
-fn spawn(dir: &TempDir, config: &Config) -> Child {
+fn spawn(dir: &TempDir, config: &Config, prepare: impl FnOnce(&mut Command)) -> Child {
     write(dir, config);
     let log =
         fs::OpenOptions::new().create(true).append(true).open(dir.path().join("gate.log")).expect("log file");
-    tidegate()
+    let mut command = tidegate();
+    command
         .arg("run")
         .arg("--config")
         .arg(dir.path().join("gate.toml"))
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("log file"))
-        .stderr(log)
-        .spawn()
-        .expect("start the gate")
+        .stderr(log);
+    prepare(&mut command);
+    command.spawn().expect("start the gate")
 }
 
 /// Sends a signal by name.

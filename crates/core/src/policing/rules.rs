@@ -60,7 +60,7 @@ impl Filter {
     }
 
     /// Without the bits of addresses that lie beyond their prefix.
-    fn canonical(mut self) -> Self {
+    pub fn canonical(mut self) -> Self {
         self.src = self.src.map(|net| net.trunc());
         self.dst = self.dst.map(|net| net.trunc());
         self

@@ -50,5 +50,7 @@ mod control;
 mod estimators;
 mod power_ratio;
 
+mod agent;
+
 mod fuzz;
 mod fuzz_slice;

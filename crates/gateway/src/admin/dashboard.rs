@@ -53,6 +53,7 @@ static FILES: &[(&str, &str, &str)] = files![
     "history.js" as SCRIPT,
     "hold.js" as SCRIPT,
     "icon.svg" as PICTURE,
+    "kernel.js" as SCRIPT,
     "level.js" as SCRIPT,
     "overview.js" as SCRIPT,
     "prediction.js" as SCRIPT,

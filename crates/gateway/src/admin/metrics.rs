@@ -91,10 +91,41 @@ pub(super) fn prometheus(control: &Control) -> String {
     rule_actions(&mut out, shared);
     throttles(&mut out, control);
     authorisers(&mut out, &shared.config.load());
+    accepts(&mut out, shared);
+    tcp(&mut out, shared);
     sessions(&mut out, shared);
     congestion(&mut out, control);
     correlation(&mut out, control);
+    kernel(&mut out, control);
     out.0
+}
+
+/// Most rules for SYNs that are shown one by one: this is written on the control thread.
+const MOST_SYN_RULES: usize = 256;
+
+/// Nothing where SYNs are not policed.
+fn kernel(out: &mut Exposition, control: &Control) {
+    let state = control.kernel().state();
+    if state.attached.is_empty() {
+        return;
+    }
+    let name = "syn_total";
+    out.family(name, "counter", "Connection requests (SYNs) that a rule is about, by what became of them.");
+    for (_, counters) in state.rules.iter().take(MOST_SYN_RULES) {
+        for (result, n) in [
+            ("passed", counters.passed),
+            ("dropped", counters.dropped),
+            ("reset", counters.reset),
+            ("slowed", counters.slowed),
+        ] {
+            out.sample(name, &[("rule", &counters.name), ("result", result)], n);
+        }
+    }
+    out.counter("syn_seen", "SYNs on the interfaces that are policed.", state.totals.syns);
+    out.counter("syn_unmatched", "SYNs that no rule is about; they pass.", state.totals.unmatched);
+    let family = ("syn_rule_rate", "gauge", "SYNs per second that the rule lets pass; +Inf: no limit.");
+    let rules = state.rules.iter().take(MOST_SYN_RULES);
+    out.by(family, "rule", rules.map(|(ruled, _)| (&ruled.rule.name, number(ruled.rule.rate))));
 }
 
 /// The dispatchers' own counters, beside the workers' shards.
@@ -148,7 +179,8 @@ fn counters(out: &mut Exposition, control: &Control, f: &Figures) {
 
 fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     let shared = control.shared();
-    out.gauge("open_connections", "Visitor connections open now.", shared.connections.load(Relaxed));
+    let help = "Connections of visitors and of TCP services open now.";
+    out.gauge("open_connections", help, shared.connections.load(Relaxed));
     out.gauge("open_tunnels", "Upgraded connections open now.", shared.upstream(|s| &s.tunnels_open));
     out.gauge("capacity", "Capacity in force, in cost units per second.", number(f.tunables.capacity.get()));
     let help = "Work that the room lets in, in cost units per second.";
@@ -363,6 +395,39 @@ fn authorisers(out: &mut Exposition, live: &Config) {
             ("unknown-name", &counts.unknown),
         ] {
             out.sample(name, &[("application", application), ("verdict", verdict)], n.load(Relaxed));
+        }
+    }
+}
+
+fn accepts(out: &mut Exposition, shared: &Shared) {
+    let accepted = shared.accepts.by_priority();
+    let accepted = accepted.iter().enumerate().map(|(priority, n)| (priority.to_string(), n));
+    let help = "Connections accepted, of visitors and of TCP services, by priority (0 first).";
+    out.by(("accepted_total", "counter", help), "priority", accepted);
+}
+
+/// Nothing where there are no TCP services.
+fn tcp(out: &mut Exposition, shared: &Shared) {
+    let services: Vec<_> = shared.tcp.list().iter().map(|one| (one.name(), one.clone())).collect();
+    if services.is_empty() {
+        return;
+    }
+    let open = services.iter().map(|(name, one)| (name, one.figures.open.load(Relaxed)));
+    let family = ("tcp_connections", "gauge", "Connections of the TCP service that are open now.");
+    out.by(family, "listener", open);
+    let name = "tcp_connections_total";
+    out.family(name, "counter", "Connections of the TCP service, by what became of them.");
+    for (listener, one) in &services {
+        let of = &one.figures;
+        for (result, n) in [("relayed", &of.relayed), ("refused", &of.refused), ("failed", &of.failed)] {
+            out.sample(name, &[("listener", listener), ("result", result)], n.load(Relaxed));
+        }
+    }
+    let name = "tcp_bytes_total";
+    out.family(name, "counter", "Bytes relayed: in from visitors, out to visitors.");
+    for (listener, one) in &services {
+        for (direction, n) in [("in", &one.figures.bytes_in), ("out", &one.figures.bytes_out)] {
+            out.sample(name, &[("listener", listener), ("direction", direction)], n.load(Relaxed));
         }
     }
 }

@@ -33,6 +33,7 @@ mod dashboard;
 mod dispatch;
 mod explain;
 mod history;
+mod kernel;
 mod listeners;
 mod metrics;
 mod openapi;

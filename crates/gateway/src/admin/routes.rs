@@ -11,8 +11,8 @@ use super::call::Call;
 use super::route::Verb::{Delete, Get, Patch, Post, Put};
 use super::route::{Reply, Route};
 use super::{
-    audit, capacity, claims, correlation, dashboard, explain, history, openapi, sessions, signals, state,
-    throttles, tunables, tuners,
+    audit, capacity, claims, correlation, dashboard, explain, history, kernel, openapi, sessions, signals,
+    state, throttles, tunables, tuners,
 };
 use crate::control::feedback::UpdateMessage;
 use crate::control::peers::ClaimAnswers;
@@ -188,6 +188,49 @@ pub(super) static ROUTES: &[Route] = &[
     .replies(&[
         Reply::ok::<correlation::ConfirmationShown>("It has ended; as it was last."),
         correlation::NONE,
+    ]),
+    Route::new(
+        Get,
+        "/v1/kernel",
+        "What the kernel does with connections before they are accepted",
+        kernel::get,
+    )
+    .slow()
+    .replies(&[Reply::ok::<kernel::Kernel>("Policing, priorities, and every rule for SYNs.")]),
+    Route::new(
+        Put,
+        "/v1/kernel/rules/{name}",
+        "Makes a rule for SYNs, or replaces one that was made so",
+        kernel::put,
+    )
+    .urgent()
+    .params(&[kernel::NAME])
+    .body(kernel::wanted)
+    .replies(&[Reply::ok::<kernel::RuleShown>("In force."), kernel::WRONG, kernel::OTHERWISE]),
+    Route::new(Patch, "/v1/kernel/rules/{name}", "Changes single values of a rule for SYNs", kernel::patch)
+        .urgent()
+        .params(&[kernel::NAME])
+        .body(kernel::wanted)
+        .replies(&[
+            Reply::ok::<kernel::RuleShown>("In force."),
+            kernel::UNKNOWN,
+            kernel::WRONG,
+            kernel::OTHERWISE,
+        ]),
+    Route::new(
+        Delete,
+        "/v1/kernel/rules/{name}",
+        "Removes a rule for SYNs that was made here",
+        kernel::delete,
+    )
+    .urgent()
+    .params(&[kernel::NAME])
+    .why()
+    .replies(&[
+        Reply::ok::<kernel::Gone>("It is gone."),
+        kernel::UNKNOWN,
+        kernel::WRONG,
+        kernel::OTHERWISE,
     ]),
     Route::new(Get, "/v1/history", "What was measured, over any stretch of a year", history::get)
         .params(history::PARAMS)

@@ -41,10 +41,10 @@ pub(super) fn healthz(_: &Call) -> Outcome {
 }
 
 pub(super) fn readyz(call: &Call) -> Outcome {
-    let shared = call.shared();
+    let (shared, config) = (call.shared(), call.shared().config.load());
     if shared.is_draining() {
         Err(Problem::unavailable("draining"))
-    } else if !shared.has_somewhere_to_go(&shared.config.load().settings.role) {
+    } else if !config.settings.is_for_tcp_only() && !shared.has_somewhere_to_go(&config.settings.role) {
         Err(Problem::unavailable("no replica of the origin is usable"))
     } else {
         Ok(text("ready\n"))

@@ -114,6 +114,15 @@ fn tune(
         .iter()
         .map(|(name, value)| toml_of(value).map(|text| (*name, text)).ok_or_else(|| no_value(name)))
         .collect();
+    tune_texts(call, lock, &texts?)
+}
+
+/// Changes tunables to values that are TOML.
+pub(super) fn tune_texts<N: AsRef<str>>(
+    call: &Call,
+    lock: &ChangeLock<'_>,
+    texts: &[(N, String)],
+) -> Result<(Vec<Applied>, u64), Problem> {
     if call.is_illegible(&IF_MATCH) {
         return Err(Problem::bad_request("If-Match: expected tags in visible ASCII; got others"));
     }
@@ -122,7 +131,7 @@ fn tune(
         Some(tags) => tags.split(',').map(str::trim).any(|t| t == "*" || t == tag(call, generation)),
         None => true,
     };
-    lock.tune_if(&texts?, call.by(), expects).map_err(|e| match e {
+    lock.tune_if(texts, call.by(), expects).map_err(|e| match e {
         TuneError::Mistakes(mistakes) => refused(&mistakes),
         TuneError::Stale(now) => {
             Problem::precondition("the settings have changed since; read them again before you change them")

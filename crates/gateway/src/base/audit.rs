@@ -44,7 +44,7 @@ impl By<'static> {
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// `tune`, `reload`, `capacity`, `rediscover`, `drain`, `signal`, `throttle`, `unthrottle`,
-    /// `end-session`, `end-sessions`.
+    /// `end-session`, `end-sessions`, `syn-rule`, `adapt`.
     pub action: &'static str,
     pub key: Option<String>,
     pub old: Value,
@@ -69,7 +69,8 @@ pub struct Record {
     who: String,
     /// In their own words; may be empty.
     why: String,
-    /// tune, reload, capacity, rediscover, drain, signal, throttle, unthrottle, end-session(s).
+    /// tune, reload, capacity, rediscover, drain, signal, throttle, unthrottle, end-session(s),
+    /// syn-rule, adapt.
     action: String,
     /// What changed, if one key did.
     key: Option<String>,

@@ -36,13 +36,18 @@ pub struct StateDir {
 impl StateDir {
     /// Opens `path`, or the default for this user and port; creates it if needed.
     pub fn open(path: Option<&Path>, port: u16) -> io::Result<Self> {
-        let path = path.map_or_else(|| default_path(port), Path::to_path_buf);
+        let path = Self::path_for(path, port);
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&path)
             .map_err(|e| io::Error::new(e.kind(), format!("state directory {}: {e}", path.display())))?;
         Ok(Self { path })
+    }
+
+    /// The directory that [`StateDir::open`] opens.
+    pub fn path_for(path: Option<&Path>, port: u16) -> PathBuf {
+        path.map_or_else(|| default_path(port), Path::to_path_buf)
     }
 
     pub fn path(&self) -> &Path {

@@ -39,10 +39,13 @@ use crate::base::state_dir::StateDir;
 use crate::config::{Config, ConfigError};
 use crate::control::capacity::{Capacity, usable_limit};
 use crate::control::congestion::{Assigned, CongestionMonitor};
+use crate::control::kernel::syn_rules::SynRules;
 use crate::control::learned::{Saved, SavedTuned};
+use crate::control::tcp::TcpListeners;
 use crate::control::throttles::Throttles;
 use crate::shared::Shared;
-use tidegate_settings::{Applied, Change, Mistake, Override, Rule, Settings, Then, json_of};
+use crate::shared::listening::ListenError;
+use tidegate_settings::{Accept, Applied, Change, Mistake, Override, Rule, Settings, Then, json_of};
 
 /// Where the settings came from, so that they can be read again.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +143,9 @@ pub enum ReloadError {
     State(io::Error),
     #[error(transparent)]
     Live(#[from] ConfigError),
+    /// Of a TCP service.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
 }
 
 impl Tuning {
@@ -284,6 +290,8 @@ pub struct Followers {
     pub capacity: Arc<Mutex<Capacity>>,
     pub congestion: Arc<CongestionMonitor>,
     pub throttles: Arc<Throttles>,
+    pub kernel: Arc<SynRules>,
+    pub tcp: Arc<TcpListeners>,
 }
 
 /// The settings in force, what was tuned, and the parts of the gate that follow a change.
@@ -485,6 +493,7 @@ impl ConfigStore {
         let settings = settings.until_restart(&old.settings).map_err(ReloadError::Restart)?;
         let keys = ticket_keys(&settings, &self.state).map_err(ReloadError::State)?;
         let mut live = Config::new(settings, &keys)?;
+        let new_addresses = self.parts.tcp.listen(&live.settings)?;
         let now = self.shared.clock.now();
         let loads = self.shared.gate.by_class(old.classes.len());
         let total = Snapshot::take(self.shared.shards.iter().map(|s| &**s), now);
@@ -500,6 +509,8 @@ impl ConfigStore {
                 self.put_the_rest_in_force(&old, refused.live, now);
             }
         }
+        let in_force = self.shared.config.load();
+        self.parts.tcp.put_in_force(&in_force.settings, new_addresses, &self.shared.clock);
         let (claimed, generation) = (tuning.claimed.clone(), tuning.generation + 1);
         *tuning = Tuning { file, tuned, by_rules, claimed, generation };
         drop(tuning);
@@ -551,12 +562,18 @@ impl ConfigStore {
             let max_in_flight = usable_limit(capacity.limit(&live), &self.shared);
             self.shared.gate.reconfigure(&GateConfig { max_in_flight, ..live.gate().clone() });
         }
+        if before.tcp != after.tcp {
+            // New addresses follow, if any.
+            self.parts.tcp.put_in_force(after, Vec::new(), &self.shared.clock);
+        }
+        self.shared.gate.accept_while_free(after.kernel.accept == Accept::WhileFree);
         if before.log.level != after.log.level
             && let Some(log) = self.log.get()
             && let Err(e) = log.set_level(&after.log.level)
         {
             tracing::warn!("log.level: {e}");
         }
+        let has_other_syn_rules = before.syn_rule != after.syn_rule || before.kernel != after.kernel;
         self.shared.config.store(Arc::new(live));
         self.shared.generation.fetch_add(1, Ordering::Release);
         if is_other {
@@ -566,6 +583,9 @@ impl ConfigStore {
         // At once: policies in force name service levels, applications and lighter URLs by index.
         self.parts.congestion.follow_config(now);
         self.parts.throttles.follow_config();
+        if has_other_syn_rules {
+            self.parts.kernel.follow_config();
+        }
     }
 }
 

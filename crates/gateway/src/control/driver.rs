@@ -13,6 +13,7 @@ use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Rate, Timestamp};
+use tidegate_settings::Accept;
 use tokio::sync::{Notify, watch};
 
 use crate::base::audit::{Audit, By, Entry};
@@ -22,8 +23,12 @@ use crate::control::config_store::{ConfigStore, Followers, Source, Tuning};
 use crate::control::congestion::CongestionMonitor;
 use crate::control::congestion::sources::Sources;
 use crate::control::correlation::Correlation;
+use crate::control::kernel::KernelControl;
+use crate::control::kernel::adapt::Sources as AgentSources;
+use crate::control::kernel::syn_rules::SynRules;
 use crate::control::learned::{Saved, SavedSessions};
 use crate::control::observe::{self, Observer};
+use crate::control::tcp::TcpListeners;
 use crate::control::throttles::Throttles;
 use crate::control::tuners::{TunedGate, Tuners};
 use crate::control::{feedback, health, peers};
@@ -46,6 +51,7 @@ pub struct Control {
     congestion: Arc<CongestionMonitor>,
     correlation: Arc<Correlation>,
     throttles: Arc<Throttles>,
+    kernel: Arc<SynRules>,
     tuners: Arc<Tuners>,
     history: Arc<History>,
     figures: watch::Sender<Arc<Figures>>,
@@ -58,7 +64,14 @@ pub struct Control {
 
 impl Control {
     /// `saved`: what an earlier process has learned; `tuning`: what was tuned in it, and is in force.
-    pub fn new(shared: Arc<Shared>, source: Source, state: StateDir, saved: &Saved, tuning: Tuning) -> Self {
+    pub fn new(
+        shared: Arc<Shared>,
+        (kernel, tcp): (Arc<KernelControl>, Arc<TcpListeners>),
+        source: Source,
+        state: StateDir,
+        saved: &Saved,
+        tuning: Tuning,
+    ) -> Self {
         let at = shared.clock.now();
         let live = shared.config.load_full();
         let mut capacity = Capacity::new(&live, at);
@@ -67,6 +80,7 @@ impl Control {
         shared.sessions.resume(saved.sessions.as_ref().map(|saved| (saved.learned(), saved.trust(at))));
         // Workers start after this; none may admit a request before there is a limit.
         shared.gate.set_limit(capacity.tunables().max_in_flight);
+        shared.gate.accept_while_free(live.settings.kernel.accept == Accept::WhileFree);
         let total = Snapshot::take(shared.shards.iter().map(|s| &**s), at);
         let figures = figures(&shared, &capacity, shared.gate.totals(), &total, total.clone());
         let capacity = Arc::new(Mutex::new(capacity));
@@ -75,10 +89,16 @@ impl Control {
         let saver = Saver::start(state.clone());
         let audit = Arc::new(Audit::open(state.path()));
         let throttles = Arc::new(Throttles::new(shared.clone(), audit.clone(), &saved.throttles));
+        let figures = watch::Sender::new(Arc::new(figures));
+        let (of_agent, congested) = (figures.subscribe(), congestion.clone());
+        let sources = AgentSources { shared: shared.clone(), congestion: congested, figures: of_agent };
+        let kernel = Arc::new(SynRules::new(audit.clone(), kernel, sources, &saved.syn_rules));
         let parts = Followers {
             capacity: capacity.clone(),
             congestion: congestion.clone(),
             throttles: throttles.clone(),
+            kernel: kernel.clone(),
+            tcp,
         };
         let store = ConfigStore::new(shared.clone(), parts, audit, source, state, tuning);
         let correlation = Correlation::new(shared.clone(), throttles.clone());
@@ -89,9 +109,10 @@ impl Control {
             congestion,
             correlation: Arc::new(correlation),
             throttles,
+            kernel,
             tuners: Arc::default(),
             history: Arc::new(history),
-            figures: watch::Sender::new(Arc::new(figures)),
+            figures,
             saver,
             learned_sessions: Mutex::new(saved.sessions),
             ended: AtomicBool::new(false),
@@ -121,6 +142,10 @@ impl Control {
 
     pub fn throttles(&self) -> &Throttles {
         &self.throttles
+    }
+
+    pub fn kernel(&self) -> &Arc<SynRules> {
+        &self.kernel
     }
 
     pub fn tuners(&self) -> &Tuners {
@@ -201,6 +226,7 @@ impl Control {
         self.wake.notify_one();
         self.tuners.end();
         self.correlation.end();
+        self.kernel.end();
     }
 
     fn ended(&self) -> bool {
@@ -243,7 +269,8 @@ impl Control {
             let detectors = observe::detectors(&congestion, now);
             self.correlation.second(&figures, &congestion);
             drop(congestion);
-            ticker.observer.observe(&figures, shared, detectors, |second| self.history.record(second));
+            let syns = self.kernel.state().second();
+            ticker.observer.observe(&figures, shared, syns, detectors, |second| self.history.record(second));
             self.figures.send_replace(Arc::new(figures));
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
@@ -282,6 +309,7 @@ impl Control {
         saved.sessions = *sessions;
         saved.tuned = self.store.with_tuning(Tuning::to_save);
         saved.throttles = self.throttles.to_save();
+        saved.syn_rules = self.kernel.to_save();
         let promises = self.shared.admission.room().map(|room| (StateFile::Promises, room.save(now)));
         promises.into_iter().chain([(StateFile::Learned, saved.to_bytes())]).collect()
     }
@@ -300,12 +328,8 @@ impl Control {
         let timeout = self.shared.config.load().settings.limits.drain_timeout;
         let now = tokio::time::Instant::now();
         let (deadline, idle) = (now + timeout, now + IDLE_GRACE.min(timeout / 2));
-        let empty = || {
-            self.shared.accepting.load(Ordering::Acquire) == 0
-                && self.shared.connections.load(Ordering::Relaxed) == 0
-        };
         tracing::info!(connections = self.shared.connections.load(Ordering::Relaxed), "draining");
-        while !empty() && tokio::time::Instant::now() < deadline {
+        while !self.shared.is_empty() && tokio::time::Instant::now() < deadline {
             if tokio::time::Instant::now() >= idle {
                 self.shared
                     .drain

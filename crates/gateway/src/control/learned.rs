@@ -7,7 +7,8 @@
 //!  "sessions": {"at_ms", "gap": [seconds, requests], "work": [work, seconds], "share": [work, work],
 //!               "first": [work, sessions], "correction", "length": [seconds, sessions]},
 //!  "tuned":    {key: {"at_ms", "value", "file", "who", "why"}},
-//!  "throttles": [{"id", "type", "action", "since_ms", "until_ms", "by", "why"}]}
+//!  "throttles": [{"id", "type", "action", "since_ms", "until_ms", "by", "why"}],
+//!  "syn_rules": [{"name", "rule": {key: value}, "since_ms", "by", "why"}]}
 //! ```
 //!
 //! Every part has its own age, from which its use follows: [`Trust`]. What another version adds is ignored,
@@ -22,6 +23,7 @@ use tidegate_core::units::{Rate, Timestamp};
 
 use crate::base::state_dir::StateDir;
 use crate::config::Config;
+use crate::control::kernel::syn_rules::SavedSynRule;
 use crate::control::throttles::SavedThrottle;
 
 const VERSION: u32 = 1;
@@ -39,6 +41,8 @@ pub struct Saved {
     pub(crate) tuned: BTreeMap<String, SavedTuned>,
     #[serde(default)]
     pub(crate) throttles: Vec<SavedThrottle>,
+    #[serde(default)]
+    pub(crate) syn_rules: Vec<SavedSynRule>,
 }
 
 /// What the estimator has learned of this origin.

@@ -11,5 +11,6 @@ pub mod kernel;
 pub mod learned;
 pub mod observe;
 pub mod peers;
+pub mod tcp;
 pub mod throttles;
 pub mod tuners;

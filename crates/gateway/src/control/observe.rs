@@ -12,7 +12,7 @@ use crate::config::ClassFacts;
 use crate::control::congestion::Congestion;
 use crate::history::archive::{Second, Series};
 use crate::history::metrics::{
-    ClassSecond, DetectorSecond, GateSecond, class_values, detector_values, gate_values,
+    ClassSecond, DetectorSecond, GateSecond, SynSecond, class_values, detector_values, gate_values,
 };
 use crate::shared::Shared;
 use crate::shared::figures::{Figures, TierShown};
@@ -44,10 +44,11 @@ impl Observer {
         &mut self,
         f: &Figures,
         shared: &Shared,
+        syns: Option<SynSecond>,
         detectors: Vec<(Series, Vec<f32>)>,
         mut keep: impl FnMut(Second),
     ) {
-        let mut second = self.second(f, shared);
+        let mut second = self.second(f, shared, syns);
         // Last: where there are more series than are kept, those of classes go first.
         second.series.extend(detectors);
         for at in unseen(self.last.replace(second.at), second.at) {
@@ -56,7 +57,7 @@ impl Observer {
         keep(second);
     }
 
-    fn second(&mut self, f: &Figures, shared: &Shared) -> Second {
+    fn second(&mut self, f: &Figures, shared: &Shared, syns: Option<SynSecond>) -> Second {
         let span = f.window.span.as_secs_f64();
         let gone = f.gate.abandoned.saturating_sub(std::mem::replace(&mut self.abandoned, f.gate.abandoned));
         let gate = GateSecond {
@@ -67,6 +68,7 @@ impl Observer {
             abandoned_per_s: if span > 0.0 { gone as f64 / span } else { 0.0 },
             connections: shared.connections.load(Ordering::Relaxed),
             sessions: sessions::counted(shared).map(|table| table.count().open),
+            syns,
         };
         let mut series = vec![(Series::gate(), gate_values(&gate)), (Series::all(), class_values(&all(f)))];
         let live = shared.config.load();

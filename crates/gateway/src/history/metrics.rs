@@ -106,6 +106,19 @@ pub struct GateSecond {
     pub connections: usize,
     /// Sessions open, where they are counted.
     pub sessions: Option<u64>,
+    /// SYNs per second, where they are policed.
+    pub syns: Option<SynSecond>,
+}
+
+/// SYNs in the last second.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct SynSecond {
+    /// All, also those that no rule is about.
+    pub came_per_s: f64,
+    /// That a rule let pass.
+    pub passed_per_s: f64,
+    /// That a rule dropped or reset.
+    pub refused_per_s: f64,
 }
 
 /// A detector at the end of the last second.
@@ -208,7 +221,7 @@ pub(super) const HOST_MEMORY: &str = "host_memory";
 
 /// Figures of the gateway. The writer fills in those of the host, as the tick cannot wait for them.
 #[rustfmt::skip]
-static GATE: [Metric; 14] = [
+static GATE: [Metric; 17] = [
     of_gate("capacity", "cost units/s", "Capacity in force; nothing: unlimited.", |g| rate(g.tunables.capacity)),
     of_gate("outflow", "cost units/s", "Work that the room lets in; nothing: unlimited.", |g| rate(g.tunables.outflow)),
     of_gate("confidence", "0..1", "How sure the estimator is.", |g| Some(g.estimate.confidence)),
@@ -222,6 +235,10 @@ static GATE: [Metric; 14] = [
     of_gate("newcomer_wait", "s", "What a newcomer would wait.", |g| Some(g.room.wait.as_secs_f64())),
     of_gate("connections", "connections", "Visitor connections open.", |g| Some(g.connections as f64)),
     of_gate("sessions", "sessions", "Admitted sessions open; nothing: they are not counted.", |g| g.sessions.map(|n| n as f64)),
+    of_gate("syns", RATE, "Connection requests (SYNs) on the interfaces that are policed; nothing: none is.",
+        |g| g.syns.map(|s| s.came_per_s)),
+    of_gate("syns_passed", RATE, "SYNs that a rule let pass.", |g| g.syns.map(|s| s.passed_per_s)),
+    of_gate("syns_refused", RATE, "SYNs that a rule dropped or reset.", |g| g.syns.map(|s| s.refused_per_s)),
     of_gate(HOST_CPU, "0..1", "Share of the host's processor time that was used.", |_| None),
     of_gate(HOST_MEMORY, "0..1", "Share of the host's memory that is not available.", |_| None),
 ];

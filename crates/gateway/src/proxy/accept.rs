@@ -1,9 +1,11 @@
-//! Takes connections in: listeners, the connection cap, and the end of a connection's life.
+//! Takes visitors' connections in: when they are accepted, the connection cap, and the end of a connection's
+//! life.
 //!
-//! Every worker has its own listener on the same address (`SO_REUSEPORT`), so that accepting needs no lock.
+//! Every worker has its own listeners on the same address (`SO_REUSEPORT`), so that accepting needs no lock.
 
+use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,17 +15,19 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_core::measure::{Event, Shard};
 use tidegate_core::policies::Action;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::http::socket;
 use crate::http::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
 use crate::proxy::context::Conn;
+use crate::proxy::listeners::{Accepted, Listeners, Reach};
 use crate::proxy::respond;
 use crate::proxy::serve::serve;
+use crate::shared::free_slots::{MAX_SILENCE, Silence, SilentSlot};
 use crate::shared::policies::ConnControl;
 use crate::shared::policies::stats::Done;
 use crate::shared::sessions::SessionLink;
@@ -34,72 +38,100 @@ use crate::upstream::tunnel::TunnelHandle;
 /// some to be freed, short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// A listening socket that shares its address with those of the other workers.
-pub fn listen(addr: SocketAddr, backlog: u32) -> io::Result<StdListener> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    if addr.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.bind(&addr.into())?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-    Ok(socket.into())
-}
-
 /// Accepts until draining starts, then until nobody is left.
-pub async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+pub async fn accept(worker: Rc<Worker>, listeners: Listeners) {
     let mut drain = worker.shared.drain.subscribe();
+    let mut silent = Silent::default();
     loop {
         let accepted = tokio::select! {
             biased;
             () = reached(&mut drain, Drain::Accepting) => break,
-            accepted = listener.accept() => accepted,
+            () = silent.expire() => continue,
+            accepted = next(&worker, &listeners) => accepted,
         };
-        take(&worker, accepted).await;
+        match accepted {
+            Ok((accepted, slot)) => take(&worker, accepted, silent.begin(slot)),
+            Err(error) => pause(&error).await,
+        }
     }
     // Connections that the kernel has already accepted are served: closing the listener would reset them.
-    while let Some(accepted) = poll_once(&listener) {
-        take(&worker, accepted).await;
+    loop {
+        match listeners.take(Reach::Own) {
+            Ok(Some(accepted)) => take(&worker, accepted, Silence::default()),
+            Ok(None) => break,
+            Err(error) => pause(&error).await,
+        }
     }
     worker.shared.accepting.fetch_sub(1, Ordering::AcqRel);
 }
 
-fn poll_once(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match listener.poll_accept(&mut cx) {
-        std::task::Poll::Ready(accepted) => Some(accepted),
-        std::task::Poll::Pending => None,
+/// The next connection, once it may be accepted, with its slot if connections wait for slots.
+async fn next(worker: &Worker, listeners: &Listeners) -> io::Result<(Accepted, Option<SilentSlot>)> {
+    loop {
+        listeners.somebody().await?;
+        let slot = worker.shared.gate.free_slots().slot().await;
+        let reach = if slot.is_some() { Reach::All } else { Reach::Own };
+        if let Some(accepted) = listeners.take(reach)? {
+            return Ok((accepted, slot));
+        }
     }
 }
 
-async fn take(worker: &Rc<Worker>, accepted: io::Result<(TcpStream, SocketAddr)>) {
-    let (stream, peer) = match accepted {
-        Ok(accepted) => accepted,
-        Err(e) if is_of_connection(&e) => return,
-        Err(e) => {
-            tracing::warn!(error = %e, "cannot accept a connection");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            return;
-        }
-    };
-    worker.count(Event::Connections);
-    if is_turned_away(worker, &stream) {
-        return;
+/// After an error of `accept`.
+pub(super) async fn pause(error: &io::Error) {
+    if !is_of_connection(error) {
+        tracing::warn!(%error, "cannot accept a connection");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
-    let max = worker.config().settings.limits.max_connections;
-    if worker.shared.connections.fetch_add(1, Ordering::Relaxed) >= max {
-        worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// The connections of a worker that hold slots without having sent a request, the oldest first.
+#[derive(Default)]
+struct Silent(VecDeque<(Instant, Silence)>);
+
+impl Silent {
+    fn begin(&mut self, slot: Option<SilentSlot>) -> Silence {
+        if slot.is_none() {
+            return Silence::default();
+        }
+        let silence = Silence::new(slot);
+        while self.0.front().is_some_and(|(_, oldest)| oldest.is_over()) {
+            self.0.pop_front();
+        }
+        self.0.push_back((Instant::now() + MAX_SILENCE, silence.clone()));
+        silence
+    }
+
+    /// Waits until the oldest has been silent for too long, and takes its slot.
+    async fn expire(&mut self) {
+        match self.0.front() {
+            None => std::future::pending().await,
+            Some((end, _)) => tokio::time::sleep_until(*end).await,
+        }
+        if let Some((_, silence)) = self.0.pop_front() {
+            silence.end();
+        }
+    }
+}
+
+fn take(worker: &Rc<Worker>, accepted: Accepted, silence: Silence) {
+    let Accepted { stream, peer, priority } = accepted;
+    worker.count(Event::Connections);
+    worker.shared.accepts.count(worker.index, priority);
+    if is_turned_away(worker, &stream) {
+        return silence.end();
+    }
+    let Some(counted) = Counted::new(worker) else {
         worker.count(Event::ConnectionsRefused);
         tokio::task::spawn_local(refuse(stream));
-        return;
-    }
+        return silence.end();
+    };
     let _ = stream.set_nodelay(true);
-    tokio::task::spawn_local(connection(worker.clone(), stream, peer));
+    tokio::task::spawn_local(connection(worker.clone(), stream, peer, counted, silence));
 }
 
 /// Whether a policy in force closes or resets every connection before it is read (WAC 3.3 d).
-fn is_turned_away(worker: &Worker, stream: &TcpStream) -> bool {
+pub(super) fn is_turned_away(worker: &Worker, stream: &TcpStream) -> bool {
     let Some(standing) = worker.policies(worker.policy_version()) else { return false };
     let Some(policy) = standing.set.at_accept() else { return false };
     standing.count(policy, Done::from(policy.action));
@@ -132,14 +164,24 @@ async fn refuse(mut stream: TcpStream) {
     let _ = answer.await;
 }
 
-/// A visitor's connection among those open. The wire owns it, so that a tunnel, which leaves hyper with its
-/// wire, still counts.
-struct Counted {
+/// A connection among those open, of a visitor or of a TCP service. A visitor's wire owns it, so that a
+/// tunnel, which leaves hyper with its wire, still counts.
+pub(super) struct Counted {
     shared: Arc<Shared>,
     shard: Arc<Shard>,
 }
 
 impl Counted {
+    /// `None`: there are as many as `limits.max_connections` permits.
+    pub(super) fn new(worker: &Worker) -> Option<Self> {
+        let max = worker.config().settings.limits.max_connections;
+        if worker.shared.connections.fetch_add(1, Ordering::Relaxed) >= max {
+            worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Self { shared: worker.shared.clone(), shard: worker.shard.clone() })
+    }
+
     fn told(&self, of: WireEvent) {
         if let Some(event) = event(of) {
             self.shard.count(event);
@@ -157,15 +199,21 @@ impl Drop for Counted {
     }
 }
 
-async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
-    let counted = Counted { shared: worker.shared.clone(), shard: worker.shard.clone() };
+async fn connection(
+    worker: Rc<Worker>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    counted: Counted,
+    silence: Silence,
+) {
     let live = worker.config();
     let limits = WireLimits::from(&live.settings.limits);
     let mut builder = http1::Builder::new();
     limits.configure(&mut builder);
     let control = ConnControl::new(stream.as_raw_fd());
     let (wire, handle) = Wire::new(stream, limits, move |e| counted.told(e));
-    let conn = Rc::new(Conn { peer, wire: handle, control, session: SessionLink::new(worker.clone()) });
+    let conn =
+        Rc::new(Conn { peer, wire: handle, control, session: SessionLink::new(worker.clone()), silence });
     drop(live);
     let mut drain = worker.shared.drain.subscribe();
     let service = {
@@ -186,11 +234,15 @@ async fn connection(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
             News::Cuts => match ordered(&worker, &conn) {
                 Some(Action::End) => served.as_mut().graceful_shutdown(),
                 // Dropping the connection closes it.
-                Some(Action::Stop) => return conn.control.reset(),
+                Some(Action::Stop) => {
+                    conn.silence.end();
+                    return conn.control.reset();
+                }
                 _ => {}
             },
         }
     };
+    conn.silence.end();
     if let Some(tunnel) = conn.control.tunnel() {
         outlive(&worker, &conn, tunnel, told, &mut drain).await;
     }

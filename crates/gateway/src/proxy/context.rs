@@ -21,6 +21,7 @@ use crate::base::access_log::Entry;
 use crate::config::Config;
 use crate::http::hygiene;
 use crate::http::wire::WireHandle;
+use crate::shared::free_slots::Silence;
 use crate::shared::policies::refusals::{Cause, Refusal};
 use crate::shared::policies::stats::Done;
 use crate::shared::policies::{ConnControl, PolicyRecord};
@@ -37,6 +38,8 @@ pub struct Conn {
     pub control: ConnControl,
     /// The session that is bound to it, if connections identify sessions.
     pub session: SessionLink,
+    /// Until its first request is at the gate, where connections wait for in-flight slots.
+    pub silence: Silence,
 }
 
 pub(crate) struct RequestContext {

@@ -3,8 +3,10 @@
 pub mod accept;
 pub mod context;
 pub mod cookies;
+pub mod listeners;
 pub mod navigation;
 pub mod respond;
 pub mod response_body;
 pub mod serve;
 pub mod stages;
+pub mod tcp;

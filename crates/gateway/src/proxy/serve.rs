@@ -47,7 +47,7 @@ pub async fn serve(
     request: Request<Incoming>,
 ) -> Result<TrackedAnswer, Infallible> {
     let shared = worker.shared.clone();
-    let wire = conn.wire.clone();
+    let (wire, silence) = (conn.wire.clone(), conn.silence.clone());
     let limit = worker.config().settings.limits.request_timeout;
     let counter = worker.clone();
     let shard = worker.shard.clone();
@@ -65,6 +65,7 @@ pub async fn serve(
         shard.count(Event::Panics);
         own(respond::internal_error())
     });
+    silence.end();
     if shared.is_draining() {
         respond::close(&mut response);
     }

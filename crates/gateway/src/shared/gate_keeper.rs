@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tidegate_core::capacity::Sample;
 use tidegate_core::gate::{
     Gate, GateConfig, Leaving, QueueDecision, Request, STREAM_AFTER, Served, ShedReason, Totals,
@@ -20,10 +21,12 @@ use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
 use crate::base::clock::Clock;
+use crate::shared::free_slots::FreeSlots;
 
 pub struct GateKeeper {
     clock: Arc<Clock>,
     inner: Mutex<Inner>,
+    free: Arc<FreeSlots>,
 }
 
 struct Inner {
@@ -37,6 +40,38 @@ struct Inner {
     alarm: Arc<Notify>,
     /// When `wake_for_egress` will wake up.
     armed: Option<Timestamp>,
+    /// What [`FreeSlots`] has been told of requests; `None`: nobody asks.
+    published: Option<u32>,
+}
+
+/// The keeper's state, which is published when it is unlocked if somebody asks.
+struct Unlocked<'k> {
+    inner: MutexGuard<'k, Inner>,
+    free: &'k FreeSlots,
+}
+
+impl Deref for Unlocked<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Unlocked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Unlocked<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.inner.published {
+            let (now, limit) = self.inner.at_gate();
+            self.inner.published = Some(now);
+            self.free.publish(before, now, limit);
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -95,8 +130,34 @@ impl GateKeeper {
             next_id: 0,
             alarm: Arc::default(),
             armed: None,
+            published: None,
         };
-        Arc::new(Self { clock, inner: Mutex::new(inner) })
+        Arc::new(Self { clock, inner: Mutex::new(inner), free: Arc::default() })
+    }
+
+    fn lock(&self) -> Unlocked<'_> {
+        Unlocked { inner: self.inner.lock(), free: &self.free }
+    }
+
+    /// What connections wait for where they are accepted only while an in-flight slot is free.
+    pub fn free_slots(&self) -> &Arc<FreeSlots> {
+        &self.free
+    }
+
+    /// Whether connections are accepted only while an in-flight slot is free.
+    pub fn accept_while_free(&self, is_on: bool) {
+        if self.free.is_on() == is_on {
+            return;
+        }
+        let mut inner = self.lock();
+        if is_on {
+            inner.published.get_or_insert(0);
+            drop(inner);
+        } else if let Some(before) = inner.published.take() {
+            self.free.publish(before, 0, None);
+        }
+        // With the figures in place.
+        self.free.switch(is_on);
     }
 
     /// Asks for an in-flight slot; resolves when one is free. If it is dropped earlier, the request leaves
@@ -109,7 +170,7 @@ impl GateKeeper {
         until: Option<Timestamp>,
         now: Timestamp,
     ) -> Entering {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         let id = inner.next_id;
         inner.next_id += 1;
         let state = match inner.gate.arrive_as(Request { id, class, cost }, lane, until, now) {
@@ -130,7 +191,7 @@ impl GateKeeper {
     /// Refuses requests that waited too long, and takes back the slots of answers that stream. On the control
     /// tick, so that no answer needs a timer of its own.
     pub fn tick(&self, now: Timestamp) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         while let Some((late, reason)) = inner.gate.tick(now) {
             inner.refuse(late.handle, reason);
         }
@@ -140,10 +201,10 @@ impl GateKeeper {
     /// Wakes requests that wait only for their class's egress bucket, or for the turn of newcomers, once it
     /// is time: no other event would. Never returns.
     pub async fn wake_for_egress(&self) {
-        let alarm = self.inner.lock().alarm.clone();
+        let alarm = self.lock().alarm.clone();
         loop {
             let ready = {
-                let mut inner = self.inner.lock();
+                let mut inner = self.lock();
                 inner.wake(self.clock.now());
                 inner.armed = inner.gate.next_ready();
                 inner.armed
@@ -161,14 +222,14 @@ impl GateKeeper {
     /// Changes the limits while running. Requests that fit now are forwarded.
     pub fn reconfigure(&self, config: &GateConfig) {
         let now = self.clock.now();
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         inner.gate.reconfigure(config, now);
         inner.wake(now);
     }
 
     /// Sets the in-flight limit. Requests that fit now are forwarded.
     pub fn set_limit(&self, max_in_flight: Option<u32>) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         if inner.gate.limit() != max_in_flight {
             let now = self.clock.now();
             inner.gate.set_limit(max_in_flight);
@@ -179,14 +240,14 @@ impl GateKeeper {
     /// Sets how much work of newcomers goes per second. Requests whose turn has come are forwarded.
     pub fn set_newcomer_rate(&self, rate: Option<Rate>) {
         let now = self.clock.now();
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         inner.gate.set_newcomer_rate(rate, now);
         inner.wake(now);
     }
 
     /// What each of the first `classes` classes has at the gate and at the origin.
     pub fn by_class(&self, classes: usize) -> Vec<ClassLoad> {
-        let inner = self.inner.lock();
+        let inner = self.lock();
         let ids = (0..=u8::MAX).map(ClassId).take(classes);
         let load =
             |class| ClassLoad { queued: inner.gate.queued(class), in_flight: inner.gate.in_flight(class) };
@@ -195,22 +256,22 @@ impl GateKeeper {
 
     /// What went through since the start, and what is inside now.
     pub fn totals(&self) -> Totals {
-        self.inner.lock().gate.totals()
+        self.lock().gate.totals()
     }
 
     /// Appends a sample for every request that ended since the last call.
     pub fn take_samples(&self, into: &mut Vec<Sample>) {
-        self.inner.lock().gate.take_samples(into);
+        self.lock().gate.take_samples(into);
     }
 
     fn answers(&self, key: AnswerKey, answering: Answering) {
-        self.inner.lock().answering.insert(key, answering);
+        self.lock().answering.insert(key, answering);
     }
 
     /// Gives back the slot of an answer that went on after its head, unless it was taken back.
     fn answered(&self, key: AnswerKey, served: Option<&Served>) {
         let now = self.clock.now();
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         if let Some(Answering { class, cost, .. }) = inner.answering.remove(&key) {
             inner.finish(class, cost, served, now);
         }
@@ -219,14 +280,14 @@ impl GateKeeper {
     /// Gives back the slot of a streaming answer, whose head has come.
     fn streams(&self, class: ClassId, cost: Cost, served: &Served) {
         let now = self.clock.now();
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         inner.gate.stream(class, cost, served, now, now);
         inner.wake(now);
     }
 
     fn finish(&self, class: ClassId, cost: Cost, served: Option<&Served>) {
         let now = self.clock.now();
-        self.inner.lock().finish(class, cost, served, now);
+        self.lock().finish(class, cost, served, now);
     }
 }
 
@@ -237,6 +298,13 @@ impl Inner {
             None => self.gate.finish(class, cost, now),
         }
         self.wake(now);
+    }
+
+    /// Requests that have an in-flight slot or wait for one, and the number of slots.
+    fn at_gate(&self) -> (u32, Option<u32>) {
+        let totals = self.gate.totals();
+        let waiting = u32::try_from(totals.backlog()).unwrap_or(u32::MAX);
+        (totals.in_flight.saturating_add(waiting), totals.limit)
     }
 
     fn take_back_streams(&mut self, now: Timestamp) {
@@ -334,7 +402,7 @@ impl Drop for Entering {
             EnteringState::Forward(_) => self.keeper.finish(self.class, self.cost, None),
             EnteringState::Queued(spot, told) => {
                 let now = self.keeper.clock.now();
-                let mut inner = self.keeper.inner.lock();
+                let mut inner = self.keeper.lock();
                 if inner.gate.abandon(*spot, now) {
                     inner.waiting.take(*spot);
                 } else if matches!(told.try_recv(), Ok(Ok(_))) {

@@ -1,12 +1,16 @@
 //! The state that all threads share, and that of each worker.
 
+pub mod accepts;
 pub mod coalesce;
 pub mod figures;
+pub mod free_slots;
 pub mod gate_keeper;
+pub mod listening;
 pub mod peers;
 pub mod policies;
 pub mod request_paths;
 pub mod sessions;
+pub mod tcp;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,12 +31,14 @@ use crate::base::access_log::AccessWriter;
 use crate::base::clock::Clock;
 use crate::base::redeemed_log::RedeemedLog;
 use crate::config::Config;
+use crate::shared::accepts::Accepts;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
 use crate::shared::peers::Peers;
 use crate::shared::policies::{PoliciesInForce, PublishedPolicies};
 use crate::shared::request_paths::{PathBuffer, RequestPaths};
 use crate::shared::sessions::VisitorSessions;
+use crate::shared::tcp::TcpServices;
 use crate::upstream::balance::Replicas;
 use crate::upstream::dispatch::{Dispatcher, Stats};
 use tidegate_core::admission::{Admission, ShadowRoom};
@@ -60,6 +66,8 @@ pub struct Shared {
     /// Paths of requests that went to the origin since the last tick, by worker.
     pub paths: RequestPaths,
     pub connections: AtomicUsize,
+    pub accepts: Accepts,
+    pub tcp: Arc<TcpServices>,
     /// Workers that still accept connections. While one does, a count of zero connections may rise again.
     pub accepting: AtomicUsize,
     /// Since when visitors have been waiting, in µs since the Unix epoch; 0: none. Set by the control tick.
@@ -111,6 +119,13 @@ impl Shared {
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
+
+    /// Whether no connection is left, and none can come any more.
+    pub fn is_empty(&self) -> bool {
+        self.accepting.load(Ordering::Acquire) == 0
+            && self.tcp.accepting() == 0
+            && self.connections.load(Ordering::Relaxed) == 0
+    }
 }
 
 /// What all workers share as one of them holds it. Requests count their references in the worker's own memory
@@ -119,6 +134,7 @@ pub type WorkerHeld<T> = Rc<Arc<T>>;
 
 /// One worker: a thread with its own listener, upstream connections, counters and randomness.
 pub struct Worker {
+    pub index: usize,
     pub shared: Arc<Shared>,
     pub shard: Arc<Shard>,
     paths: Arc<PathBuffer>,
@@ -142,6 +158,7 @@ impl Worker {
         let upstream = Dispatcher::new(shared.replicas.clone(), &live.settings.origin);
         shared.upstream.lock().push(upstream.stats());
         Ok(Self {
+            index,
             shard: shared.shards[index].clone(),
             paths: shared.paths.of_worker(index),
             upstream,

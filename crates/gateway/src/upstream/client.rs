@@ -48,7 +48,7 @@ impl Call<'_> {
         let agent = HeaderValue::from_static(concat!("tidegate/", env!("CARGO_PKG_VERSION")));
         headers.entry(USER_AGENT).or_insert(agent);
         let stream = match self.replica {
-            Some(replica) => TcpStream::connect(replica.addresses().await?.as_slice()).await?,
+            Some(replica) => TcpStream::connect(replica.target().addresses().await?.as_slice()).await?,
             None if uri.port().is_some() => TcpStream::connect(authority).await?,
             None => TcpStream::connect(format!("{authority}:80")).await?,
         };

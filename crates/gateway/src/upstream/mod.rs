@@ -6,5 +6,7 @@ pub(crate) mod client;
 pub mod deadline;
 pub mod dispatch;
 pub mod pool;
+pub mod splice;
 pub mod stats;
+pub mod target;
 pub mod tunnel;

@@ -6,8 +6,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io;
-use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,25 +14,22 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use hyper::client::conn::http1::{Builder, SendRequest};
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use crate::http::socket::Socket;
 use crate::upstream::balance::Replica;
 use crate::upstream::body::RequestBody;
 use crate::upstream::deadline::{Slot, Ticks};
 use crate::upstream::stats::{Stats, bump};
+use crate::upstream::target::OpenError;
 
 /// 1xx responses kept for one request. An origin sends 103 once or twice; a flood must not use memory.
 const MAX_INFORMATIONAL: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("no connection within the time limit")]
-    Timeout,
-    /// Refused, unreachable, or the name has no address.
-    #[error("cannot connect: {0}")]
-    Failed(#[from] io::Error),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The HTTP layer refused it; does not happen with HTTP/1.1.
     #[error("cannot set up HTTP: {0}")]
     Handshake(#[from] hyper::Error),
@@ -173,14 +168,8 @@ impl Pool {
 
     pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, ConnectError> {
         bump(&self.stats.connects);
-        let limit = self.connect_timeout.get();
-        let stream = if limit.is_zero() {
-            open(replica, None).await?
-        } else {
-            let all = open(replica, Some(Instant::now() + limit));
-            tokio::time::timeout(limit, all).await.map_err(|_| ConnectError::Timeout)??
-        };
-        stream.set_nodelay(true)?;
+        let stream = replica.target().open(self.connect_timeout.get()).await?;
+        stream.set_nodelay(true).map_err(OpenError::Failed)?;
         let (sender, connection) = Builder::new().handshake(Socket(stream)).await?;
         // Errors reach the request that uses the connection; those of an idle connection do not matter.
         tokio::task::spawn_local(async move { drop(connection.with_upgrades().await) });
@@ -221,32 +210,5 @@ impl Pool {
             idle.conns.retain(|c| !c.sender.is_closed() && now.saturating_sub(c.idle_since) <= limit);
             !idle.conns.is_empty()
         });
-    }
-}
-
-/// Connects to the first address that answers. Each gets an equal part of the time left, so that one that
-/// drops packets leaves time for the others.
-async fn open(replica: &Arc<Replica>, deadline: Option<Instant>) -> Result<TcpStream, ConnectError> {
-    let addresses = replica.addresses().await?;
-    let addresses = addresses.as_slice();
-    let mut last = ConnectError::Timeout;
-    for (i, address) in addresses.iter().enumerate() {
-        let part =
-            deadline.map(|d| d.saturating_duration_since(Instant::now()) / (addresses.len() - i) as u32);
-        match open_one(*address, part).await {
-            Ok(stream) => return Ok(stream),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
-}
-
-async fn open_one(address: SocketAddr, limit: Option<Duration>) -> Result<TcpStream, ConnectError> {
-    match limit {
-        None => Ok(TcpStream::connect(address).await?),
-        Some(limit) => match tokio::time::timeout(limit, TcpStream::connect(address)).await {
-            Ok(stream) => Ok(stream?),
-            Err(_) => Err(ConnectError::Timeout),
-        },
     }
 }

@@ -146,6 +146,37 @@ fn two_addresses_share_the_program() {
     });
 }
 
+/// Addresses that are no longer listened at leave their places to others.
+#[test]
+fn closed_addresses_leave_room_for_others() {
+    if !can_run(is_built()) {
+        return;
+    }
+    Namespace::new().run(|| {
+        let config = PriorityConfig::default();
+        let mut priorities = Priorities::new(None, &config).expect("loads");
+        priorities.set_rules(&[prioritised("127.0.1.1/32", 0)]).expect("set");
+        let new = || listen("127.0.0.1:0".parse().expect("an address"), 8, 40, 50).expect("listeners");
+        let kept = new();
+        priorities.attach(&fds(&kept), &config).expect("attached");
+        // There are places for twelve at a time.
+        for _ in 0..30 {
+            priorities.attach(&fds(&new()), &config).expect("attached");
+        }
+        let to = kept[0][0].local_addr().expect("an address");
+        let _clients = [connect("127.0.0.1", to), connect("127.0.1.1", to)];
+        let mut accepted: Vec<_> = (0..40).flat_map(|worker| drain(&kept, worker)).collect();
+        accepted.sort();
+        assert_eq!(accepted, [(0, "127.0.1.1".to_owned()), (7, "127.0.0.1".to_owned())]);
+        let mut open = Vec::new();
+        let full = (0..13).find_map(|_| {
+            open.push(new());
+            priorities.attach(&fds(open.last()?), &config).err()
+        });
+        assert!(full.expect("too many").to_string().contains("4096"));
+    });
+}
+
 /// The excess of a rule with `slow` passes, and waits behind all others.
 #[test]
 fn slow_connections_wait_behind_all_others() {

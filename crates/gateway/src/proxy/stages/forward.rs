@@ -217,8 +217,9 @@ impl RequestContext {
         let until = (!limit.is_zero()).then(|| self.started + limit);
         let lane = self.lane();
         let under_way = UnderWay::new(&self.worker, self.class, self.started);
-        let entered = self.worker.shared.gate.enter(self.class, cost, lane, until, self.started).await;
-        let slot = match entered {
+        let entering = self.worker.shared.gate.enter(self.class, cost, lane, until, self.started);
+        self.conn.silence.end();
+        let slot = match entering.await {
             Ok(slot) => slot,
             Err(reason) => return self.shed(reason, parts.uri.path()),
         };

@@ -4,7 +4,10 @@ use tidegate_core::bucket::BucketConfig;
 use tidegate_core::gate::ClassConfig;
 use tidegate_core::units::Rate;
 
+use std::pin::pin;
+
 use super::*;
+use crate::shared::free_slots::Silence;
 use tidegate_settings::Settings;
 
 fn keeper() -> Arc<GateKeeper> {
@@ -174,4 +177,76 @@ fn a_late_timer_does_not_lower_the_rate_of_an_egress_bucket() {
         assert!(passed as f64 >= due - 0.01 * rate - 1.0, "{passed} of {due} at {rate}/s");
         assert!(passed as f64 <= due + burst, "{passed} of {due} at {rate}/s: beyond the burst of {burst}");
     }
+}
+
+/// Whether a connection would be accepted now. Its slot is given back at once.
+fn is_free(keeper: &GateKeeper) -> bool {
+    let slot = pin!(keeper.free_slots().slot());
+    slot.poll(&mut Context::from_waker(std::task::Waker::noop())).is_ready()
+}
+
+#[tokio::test]
+async fn connections_wait_while_requests_have_or_want_all_slots() {
+    let keeper = keeper();
+    keeper.set_limit(Some(2));
+    let first = slot(&keeper).await;
+    keeper.accept_while_free(true);
+    assert!(is_free(&keeper), "one slot of two");
+    let second = slot(&keeper).await;
+    assert!(!is_free(&keeper));
+    let now = keeper.clock.now();
+    let mut third = keeper.enter(ClassId(0), Cost::ONE, Lane::Ordinary, None, now);
+    drop(first);
+    assert!(!is_free(&keeper), "the slot is the third one's, which was queued");
+    drop(second);
+    assert!(is_free(&keeper));
+    let third = (&mut third).await.expect("a slot");
+    keeper.set_limit(Some(1));
+    assert!(!is_free(&keeper));
+    keeper.set_limit(None);
+    assert!(is_free(&keeper));
+    keeper.set_limit(Some(1));
+    // Without waiting there is no slot to take.
+    keeper.accept_while_free(false);
+    assert!(keeper.free_slots().slot().await.is_none());
+    keeper.accept_while_free(true);
+    assert!(!is_free(&keeper));
+    drop(third);
+    assert!(is_free(&keeper));
+}
+
+/// A request that comes to the gate takes over its connection's slot: in no instant are both free.
+#[tokio::test]
+async fn a_silent_connection_has_a_slot_until_its_request_is_at_the_gate() {
+    let keeper = keeper();
+    keeper.accept_while_free(true);
+    let silence = Silence::new(keeper.free_slots().slot().await);
+    assert!(!is_free(&keeper) && !silence.is_over());
+    let request = slot(&keeper).await;
+    silence.end();
+    assert!(!is_free(&keeper) && silence.is_over());
+    drop(request);
+    assert!(is_free(&keeper));
+    // Whoever waits is woken.
+    let silence = Silence::new(keeper.free_slots().slot().await);
+    let free = keeper.free_slots().clone();
+    let waits = tokio::spawn(async move { drop(free.slot().await) });
+    tokio::task::yield_now().await;
+    assert!(!waits.is_finished());
+    silence.end();
+    waits.await.expect("a slot");
+}
+
+/// Requests that only their class's own limit holds back leave slots for others.
+#[tokio::test]
+async fn requests_that_their_class_holds_back_do_not_keep_connections_waiting() {
+    let classes = vec![ClassConfig { max_in_flight: Some(1), ..ClassConfig::default() }];
+    let config = GateConfig { max_in_flight: Some(3), max_queue: 10, classes, ..GateConfig::default() };
+    let keeper = GateKeeper::new(&config, Arc::new(Clock::new()));
+    keeper.accept_while_free(true);
+    let _first = slot(&keeper).await;
+    let now = keeper.clock.now();
+    let _held: Vec<_> =
+        (0..5).map(|_| keeper.enter(ClassId(0), Cost::ONE, Lane::Ordinary, None, now)).collect();
+    assert!(is_free(&keeper));
 }

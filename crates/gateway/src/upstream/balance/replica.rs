@@ -1,24 +1,16 @@
 //! One replica: its addresses, its state, its counters. Shared by all workers; everything is atomic.
 
-use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::{MAX_EJECTION_FACTOR, Miss, REFUSED_US, TRIAL_US};
-
-/// Names are looked up again after this time. Shorter than the usual fail-over by DNS (60 s), long enough
-/// that a resolver sees two lookups a minute and replica.
-const RESOLVE_EVERY: Duration = Duration::from_secs(30);
+use crate::upstream::target::Target;
 
 /// `origin.max_in_flight_per_replica`, and a notification of free slots. One for all replicas.
 #[derive(Default)]
@@ -61,11 +53,7 @@ impl ReplicaLimit {
 pub struct Replica {
     id: u64,
     limit: Arc<ReplicaLimit>,
-    authority: String,
-    /// Set for an IP literal: never looked up.
-    literal: Option<SocketAddr>,
-    resolved: ArcSwap<Resolved>,
-    resolving: AtomicBool,
+    target: Arc<Target>,
     healthy: AtomicBool,
     retired: AtomicBool,
     in_flight: AtomicUsize,
@@ -79,19 +67,12 @@ pub struct Replica {
     errors: AtomicU64,
 }
 
-#[derive(Default)]
-pub(crate) struct Resolved {
-    addresses: Vec<SocketAddr>,
-    at: Option<Instant>,
-}
-
 impl Replica {
     pub(crate) fn new(id: u64, authority: String, limit: Arc<ReplicaLimit>) -> Self {
         Self {
             id,
             limit,
-            literal: authority.parse().ok(),
-            authority,
+            target: Arc::new(Target::new(authority)),
             healthy: AtomicBool::new(true),
             ..Self::default()
         }
@@ -104,7 +85,12 @@ impl Replica {
 
     /// `HOST:PORT` as configured.
     pub fn authority(&self) -> &str {
-        &self.authority
+        self.target.authority()
+    }
+
+    /// Where to connect to.
+    pub(crate) fn target(&self) -> &Arc<Target> {
+        &self.target
     }
 
     /// Requests it works on, of all workers, bodies included.
@@ -207,52 +193,6 @@ impl Replica {
         self.ejected_until_us.compare_exchange(until, new, Relaxed, Relaxed).ok()?;
         self.ejections.fetch_add(1, Relaxed);
         Some(us)
-    }
-
-    /// Where to connect to, in the order to try. Waits for a lookup only if none succeeded before; else names
-    /// are looked up again in the background.
-    pub(crate) async fn addresses(self: &Arc<Self>) -> io::Result<Addresses> {
-        if let Some(address) = self.literal {
-            return Ok(Addresses::One(address));
-        }
-        let known = self.resolved.load_full();
-        if known.addresses.is_empty() {
-            self.resolve().await?;
-            return Ok(Addresses::Many(self.resolved.load_full()));
-        }
-        if known.at.is_none_or(|at| at.elapsed() > RESOLVE_EVERY) && !self.resolving.swap(true, Relaxed) {
-            let this = self.clone();
-            tokio::spawn(async move {
-                if let Err(e) = this.resolve().await {
-                    tracing::warn!(replica = this.authority, "name lookup failed, old addresses stay: {e}");
-                }
-                this.resolving.store(false, Relaxed);
-            });
-        }
-        Ok(Addresses::Many(known))
-    }
-
-    async fn resolve(&self) -> io::Result<()> {
-        let addresses: Vec<_> = tokio::net::lookup_host(self.authority.as_str()).await?.collect();
-        if addresses.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-        }
-        self.resolved.store(Arc::new(Resolved { addresses, at: Some(Instant::now()) }));
-        Ok(())
-    }
-}
-
-pub(crate) enum Addresses {
-    One(SocketAddr),
-    Many(Arc<Resolved>),
-}
-
-impl Addresses {
-    pub(crate) fn as_slice(&self) -> &[SocketAddr] {
-        match self {
-            Self::One(address) => std::slice::from_ref(address),
-            Self::Many(resolved) => &resolved.addresses,
-        }
     }
 }
 

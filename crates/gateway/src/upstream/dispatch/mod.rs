@@ -38,6 +38,7 @@ use crate::upstream::body::{BoxError, Held, RequestBody};
 use crate::upstream::deadline::Limit;
 use crate::upstream::pool::{Conn, ConnectError, Pool};
 use crate::upstream::stats::bump;
+use crate::upstream::target::OpenError;
 use crate::upstream::tunnel::{self, Tunnels};
 
 pub use self::response::{BodyError, UpstreamBody};
@@ -365,8 +366,8 @@ impl Inner {
             return Ok(conn);
         }
         self.pool.connect(replica).await.map_err(|e| match e {
-            ConnectError::Timeout => DispatchError::ConnectTimeout,
-            ConnectError::Failed(e) => DispatchError::ConnectFailed(e),
+            ConnectError::Open(OpenError::Timeout) => DispatchError::ConnectTimeout,
+            ConnectError::Open(OpenError::Failed(e)) => DispatchError::ConnectFailed(e),
             ConnectError::Handshake(e) => DispatchError::Reset(e),
         })
     }

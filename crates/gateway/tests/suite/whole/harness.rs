@@ -160,7 +160,8 @@ impl Gate {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         settings.listen.http = loopback;
         settings.listen.admin = loopback;
-        settings.listen.workers = 1;
+        // One, unless the test is about several.
+        settings.listen.workers = settings.listen.workers.max(1);
         settings.room.state_dir = Some(state.clone());
         let server = Server::start(settings, source(&state)).unwrap();
         Self { http: server.http(), admin: server.admin(), server: Some(server), state }

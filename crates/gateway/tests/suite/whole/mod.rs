@@ -1,5 +1,6 @@
 //! Tests of a whole gate over loopback sockets.
 
+mod accept_order;
 mod admin;
 mod authorisers;
 mod changes;
@@ -17,12 +18,15 @@ mod positions;
 mod reload;
 mod reload_classes;
 mod restart;
+#[path = "../../../../kernel/tests/suite/rights.rs"]
+mod rights;
 mod rule_settings;
 mod rules;
 mod sessions;
 mod sharing;
 mod shutdown;
 mod slow_disk;
+mod tcp;
 mod throttles;
 mod tiers;
 mod tunables;

@@ -1,0 +1,122 @@
+//! Gives the adaptation agent what it looks at, and takes down what it decides (Voigt et al., section 5).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::capacity::Phase;
+use tidegate_core::detect::Level;
+use tidegate_core::measure::{Event, Snapshot};
+use tidegate_core::policing::SynRule;
+use tidegate_core::policing::agent::{Agent, AgentConfig, Change, Inputs, RuleState, View};
+use tidegate_core::units::{Rate, Timestamp};
+use tidegate_settings::{Kernel, Watched};
+use tokio::sync::watch;
+
+use super::state::KernelState;
+use crate::control::congestion::CongestionMonitor;
+use crate::shared::Shared;
+use crate::shared::figures::Figures;
+
+/// From this confidence on a capacity is more than a guess to begin with.
+const SURE: f64 = 0.5;
+
+/// Where the agent's figures come from.
+#[derive(Clone)]
+pub struct Sources {
+    pub shared: Arc<Shared>,
+    pub congestion: Arc<CongestionMonitor>,
+    pub figures: watch::Receiver<Arc<Figures>>,
+}
+
+/// The agent, while it is wanted.
+#[derive(Default)]
+pub struct Adapter {
+    agent: Option<Agent>,
+    ran_at: Timestamp,
+}
+
+impl Adapter {
+    /// Follows the settings; `configured`: the rules without what the agent has set. Whether the agent has
+    /// just been switched off.
+    pub fn follow(&mut self, settings: &Kernel, configured: &[SynRule]) -> bool {
+        let config = AgentConfig {
+            every: settings.adapt_every,
+            intervals: settings.adapt_intervals,
+            min_share: settings.min_share,
+            max_cpu: settings.max_cpu,
+        };
+        match (&mut self.agent, settings.adapt) {
+            (agent, false) => agent.take().is_some(),
+            (Some(agent), true) => {
+                agent.reconfigure(config, configured);
+                false
+            }
+            (agent, true) => {
+                *agent = Some(Agent::new(config));
+                false
+            }
+        }
+    }
+
+    /// Time until it is to decide again; `None`: it is off.
+    pub fn left(&self, every: Duration, now: Timestamp) -> Option<Duration> {
+        self.agent.as_ref()?;
+        Some(every.saturating_sub(now.since(self.ran_at)))
+    }
+
+    /// One decision, by counters of now.
+    pub fn decide(&mut self, sources: &Sources, state: &KernelState, now: Timestamp) -> Vec<Change> {
+        let Some(agent) = &mut self.agent else { return Vec::new() };
+        self.ran_at = now;
+        let rules = state.rules.iter().map(|(ruled, counters)| RuleState {
+            rule: &ruled.rule,
+            seen: counters.seen,
+            passed: counters.passed,
+        });
+        let rules: Vec<_> = rules.collect();
+        agent.tick(&sources.inputs(&rules, state, now), now)
+    }
+
+    pub fn view(&self) -> Option<View> {
+        self.agent.as_ref().map(Agent::view)
+    }
+}
+
+impl Sources {
+    fn inputs<'a>(&self, rules: &'a [RuleState<'a>], state: &KernelState, now: Timestamp) -> Inputs<'a> {
+        let total = Snapshot::take(self.shared.shards.iter().map(|shard| &**shard), now);
+        let (cpu, level) = self.hosts(now);
+        Inputs {
+            rules,
+            unmatched: state.totals.unmatched,
+            accepted: self.shared.accepts.by_priority().into_iter().fold(0, u64::wrapping_add),
+            requests: total.event(Event::Requests).saturating_sub(total.event(Event::StatusPolls)),
+            cpu,
+            capacity: self.capacity(),
+            level,
+        }
+    }
+
+    /// The greatest load of a CPU that a detector reads, and the worst level of all detectors.
+    fn hosts(&self, now: Timestamp) -> (Option<f64>, Level) {
+        let congestion = self.congestion.lock();
+        let mut greatest: Option<f64> = None;
+        let mut worst = Level::Unknown;
+        for (detector, second) in congestion.seconds(now) {
+            worst = worst.max(second.judgement.level);
+            let is_cpu = detector.kind == Watched::Host && matches!(&*detector.figure, "" | "cpu");
+            if let Some(load) = second.reading.filter(|_| is_cpu) {
+                greatest = Some(greatest.map_or(load, |before| before.max(load)));
+            }
+        }
+        (greatest, worst)
+    }
+
+    /// What the origin serves, if more than a guess is known. A request costs one unit on average.
+    fn capacity(&self) -> Option<f64> {
+        let figures = self.figures.borrow();
+        let (capacity, estimate) = (figures.tunables.capacity, figures.estimate);
+        let is_known = estimate.phase == Phase::Configured || estimate.confidence >= SURE;
+        (is_known && capacity < Rate::MAX).then(|| capacity.get())
+    }
+}

@@ -1,0 +1,40 @@
+//! Connections accepted, by priority (docs/kernel.md): those of visitors and those of TCP services.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tidegate_settings::MAX_PRIORITIES;
+
+/// Counters of all workers. Each worker has its own, so that no connection writes what another core writes.
+pub struct Accepts {
+    workers: Box<[OfWorker]>,
+    priorities: usize,
+}
+
+/// A cache line, or more.
+#[repr(align(64))]
+#[derive(Default)]
+struct OfWorker([AtomicU64; MAX_PRIORITIES]);
+
+impl Accepts {
+    pub fn new(workers: usize, priorities: usize) -> Self {
+        let workers = (0..workers).map(|_| OfWorker::default()).collect();
+        Self { workers, priorities: priorities.clamp(1, MAX_PRIORITIES) }
+    }
+
+    /// Only the worker itself calls it: there is one writer, so a load and a store suffice.
+    pub fn count(&self, worker: usize, priority: usize) {
+        let counter = &self.workers[worker].0[priority];
+        counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// By priority, the highest (0) first.
+    pub fn by_priority(&self) -> Vec<u64> {
+        let of = |priority: usize| self.workers.iter().map(move |worker| worker.0[priority].load(Relaxed));
+        (0..self.priorities).map(|priority| of(priority).fold(0, u64::wrapping_add)).collect()
+    }
+
+    /// Priorities in which connections are accepted, at least 1.
+    pub fn priorities(&self) -> usize {
+        self.priorities
+    }
+}

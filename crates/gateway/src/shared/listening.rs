@@ -1,0 +1,135 @@
+//! Listening sockets of one address: one for each priority and worker, all of them bound to the address
+//! (`SO_REUSEPORT`). `bpf/prioritise.bpf.c` chooses among the priorities; without it, or with one priority,
+//! the kernel spreads connections over all of them by a hash.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use socket2::SockAddr;
+use tokio::net::TcpStream;
+
+/// A socket that listens, and does not block.
+pub struct ListeningSocket(TcpListener);
+
+impl AsRawFd for ListeningSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl ListeningSocket {
+    /// The next connection of its queue, without waiting: one system call, as in Tokio.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let listener = self.0.as_raw_fd();
+        // SAFETY: `accept4` writes an address of at most `length` bytes to `storage`, and its length.
+        let (fd, peer) = unsafe {
+            SockAddr::try_init(|storage, length| {
+                let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+                match libc::accept4(listener, storage.cast(), length, flags) {
+                    -1 => Err(io::Error::last_os_error()),
+                    fd => Ok(fd),
+                }
+            })?
+        };
+        // SAFETY: the kernel has just opened it for this process, and nobody else knows its number.
+        let stream = unsafe { std::net::TcpStream::from_raw_fd(fd) };
+        let peer = peer.as_socket().ok_or(io::ErrorKind::ConnectionAborted)?;
+        Ok((TcpStream::from_std(stream)?, peer))
+    }
+}
+
+/// All sockets of an address. Each belongs to a worker, and is closed when that worker drops it; the other
+/// workers reach it as long as it is there.
+pub struct Listening {
+    address: SocketAddr,
+    /// By priority, then by worker.
+    sockets: Vec<Vec<Weak<ListeningSocket>>>,
+    /// Whose sockets are looked at first: each worker's in turn, or those of one would wait for all others.
+    turn: AtomicUsize,
+}
+
+/// An address that is listened at, with the sockets of each worker by priority.
+pub struct Listened {
+    pub all: Arc<Listening>,
+    pub of_workers: Vec<Vec<Arc<ListeningSocket>>>,
+}
+
+impl Listened {
+    /// By priority, then by worker.
+    pub fn fds(&self) -> Vec<Vec<RawFd>> {
+        let priorities = self.of_workers.first().map_or(0, Vec::len);
+        let of = |priority: usize| self.of_workers.iter().map(move |own| own[priority].as_raw_fd());
+        (0..priorities).map(|priority| of(priority).collect()).collect()
+    }
+}
+
+/// An address cannot be listened at.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} ({key}): {error}")]
+pub struct ListenError {
+    pub key: String,
+    pub address: SocketAddr,
+    pub error: io::Error,
+}
+
+/// How an address is listened at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListenConfig {
+    pub priorities: usize,
+    pub workers: usize,
+    /// Length of each socket's queue.
+    pub backlog: u32,
+}
+
+/// Listens at an address that nobody else listens at. For port 0 the system chooses the port once.
+///
+/// # Errors
+/// The system does not permit it. `key` names the address in the settings.
+pub fn listen(key: &str, address: SocketAddr, config: ListenConfig) -> Result<Listened, ListenError> {
+    let failed = |error| ListenError { key: key.to_owned(), address, error };
+    let ListenConfig { priorities, workers, backlog } = config;
+    // With SO_REUSEPORT alone, two gates could share an address by accident.
+    drop(TcpListener::bind(address).map_err(failed)?);
+    let listeners = tidegate_kernel::listen(address, priorities, workers, backlog).map_err(failed)?;
+    let address = listeners[0][0].local_addr().map_err(failed)?;
+    let shared = |of: Vec<TcpListener>| of.into_iter().map(|one| Arc::new(ListeningSocket(one))).collect();
+    let sockets: Vec<Vec<Arc<ListeningSocket>>> = listeners.into_iter().map(shared).collect();
+    let of_worker = |worker: usize| sockets.iter().map(|of| of[worker].clone()).collect();
+    let of_workers = (0..workers).map(of_worker).collect();
+    let sockets = sockets.iter().map(|of| of.iter().map(Arc::downgrade).collect()).collect();
+    Ok(Listened { all: Arc::new(Listening { address, sockets, turn: AtomicUsize::new(0) }), of_workers })
+}
+
+impl Listening {
+    /// With the port that the system has chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes the first connection of the highest priority for which `take` finds one, over the sockets of all
+    /// workers. `take` gets a socket, its priority and its worker.
+    pub fn first<T>(
+        &self,
+        mut take: impl FnMut(&ListeningSocket, usize, usize) -> io::Result<T>,
+    ) -> io::Result<Option<T>> {
+        let turn = self.turn.load(Relaxed);
+        for (priority, of) in self.sockets.iter().enumerate() {
+            for at in 0..of.len() {
+                let worker = turn.wrapping_add(at) % of.len();
+                let Some(socket) = of[worker].upgrade() else { continue };
+                match take(&socket, priority, worker) {
+                    Ok(taken) => {
+                        self.turn.store(worker.wrapping_add(1), Relaxed);
+                        return Ok(Some(taken));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(None)
+    }
+}
