@@ -12,16 +12,17 @@
 //! section: which runs of that scenario make the figure (gate on or off, keys set, a key swept), which
 //! quantities follow from them and what the paper says they were. Nothing is computed outside the file's
 //! formulas. A tournament ([`crate::tournament`]) replaces runs and quantities where hundreds of runs are
-//! compared.
+//! compared. A file with a section `[testbed]` describes no scenario but a [`crate::testbed`] of network
+//! namespaces, with runs and quantities as any other.
 
 use std::path::PathBuf;
 
 use crate::outcome::Way;
 use crate::scenario::{Mistakes, Scenario};
+use crate::testbed::Testbed;
 use crate::tournament::Tournament;
 
 pub mod catalog;
-mod child;
 pub mod expect;
 mod findings;
 pub mod formula;
@@ -40,6 +41,7 @@ mod tests;
 
 use expect::Expectation;
 use formula::Formula;
+pub(crate) use gate_watch::get as admin;
 pub use read::seeds;
 
 /// A figure of a paper: how it is made again, and what the paper says.
@@ -55,6 +57,8 @@ pub struct Experiment {
     pub ways: Vec<Way>,
     /// The file whose scenario its runs play: its own, or that of the experiment it takes them from.
     pub source: ScenarioText,
+    /// Whether that file describes a testbed and not a scenario.
+    pub on_testbed: bool,
     /// At least one, unless it is a tournament.
     pub runs: Vec<Run>,
     /// At least one, unless it is a tournament.
@@ -139,12 +143,22 @@ impl Experiment {
         }
         Ok(scenario)
     }
+
+    /// The testbed of a run, of a sweep at the given value.
+    pub fn testbed(&self, run: &Run, value: Option<f64>) -> Result<Testbed, Mistakes> {
+        self.source.testbed(&run.settings(value))
+    }
 }
 
 impl ScenarioText {
     /// The scenario with these keys set.
     pub(crate) fn scenario(&self, set: &[(String, String)]) -> Result<Scenario, Mistakes> {
         Scenario::parse(&self.text, &format!("{}.toml", self.name), &self.dir, set)
+    }
+
+    /// The testbed with these keys set.
+    pub(crate) fn testbed(&self, set: &[(String, String)]) -> Result<Testbed, Mistakes> {
+        Testbed::parse(&self.text, &format!("{}.toml", self.name), set)
     }
 }
 

@@ -18,6 +18,7 @@
 
 pub mod answer;
 pub mod arena;
+pub(crate) mod child;
 pub mod client;
 pub mod cookie_jar;
 pub mod crowd;
@@ -43,6 +44,7 @@ mod split_mix;
 mod spread;
 mod stats;
 pub mod tally;
+pub mod testbed;
 mod times;
 pub mod tournament;
 pub mod visitor;

@@ -49,6 +49,7 @@ pub use crate::model::{Full, Stats};
 pub use body::Body;
 pub use control::ChangeError;
 use control::Control;
+pub(crate) use cpu::burn;
 use listen::Door;
 pub use meter::{DoorSecond, Meter, Series, Visit};
 use modelled::{Modelled, Pool};

@@ -35,8 +35,11 @@ mod tests;
 
 pub use closed::{ClosedLoop, Rounds};
 pub use defaults::DEFAULT_BODY_BYTES;
+pub(crate) use kinds::{ABOUT, MOMENT, NAME, SPAN};
+pub(crate) use read::document;
 pub use read::{Mistakes, keys};
 pub use section::Key;
+pub(crate) use section::{Reader, Section};
 pub use shop::{MAX_SHOP_SERVERS, NotASize, ShopSize, ShopSpec};
 pub use spec::{Change, Discipline, Errors, Mode, OriginSpec, PathSpec, Spell, Stage};
 

@@ -11,6 +11,7 @@ use super::{Experiment, Run, ScenarioText, findings, play};
 use crate::outcome::Way;
 use crate::scenario::{Arrivals, Mistakes, Scenario};
 use crate::tally::{served_key, times_key};
+use crate::testbed;
 
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -27,7 +28,8 @@ pub const EMBEDDED: &[(&str, &str)] = embedded![
     "webq-fig2", "webq-fig3", "webq-fig4", "webq-fig5", "webq-fig6", "webq-fig7", "webq-fig8", "webq-fig9",
     "webq-fig10", "webq-fig11", "webq-sim-vs-real", "webq-fig12", "webq-vi-a", "masth-fig1",
     "masth-fig1-sim", "wac-fig6-7", "wac-fig6-7-real", "scheduler-shares", "million-sim",
-    "hundred-thousand-real", "estimator-tournament", "porter-fig1", "porter-fig3-4",
+    "hundred-thousand-real", "estimator-tournament", "porter-fig1", "porter-fig3-4", "voigt-fig3", "voigt-fig5-6",
+    "voigt-table2", "syn-flood",
 ];
 
 /// The project's own experiment of that name.
@@ -117,6 +119,7 @@ pub fn parse(
         figure: draft.figure,
         about: draft.about,
         ways: draft.ways,
+        on_testbed: testbed::is_described(&source.text),
         source,
         runs,
         quantities: draft.quantities,
@@ -136,7 +139,10 @@ fn check_formulas(formulas: &[Placed], runs: &[Run], source: &ScenarioText, foun
     let runs: Vec<(String, bool)> = runs.iter().map(|run| (run.name.clone(), run.sweep.is_some())).collect();
     let (mut keys, mut columns) = (play::keys(), play::columns());
     // One that has mistakes is complained of later.
-    if let Ok(scenario) = Scenario::parse(&source.text, &source.name, &source.dir, &[]) {
+    if testbed::is_described(&source.text) {
+        keys = source.testbed(&[]).map(|testbed| testbed::keys(&testbed)).unwrap_or_default();
+        columns.clear();
+    } else if let Ok(scenario) = Scenario::parse(&source.text, &source.name, &source.dir, &[]) {
         keys.extend(scenario.visitors.iter().map(|kind| served_key(&kind.name)));
         if !scenario.types().types.is_empty() {
             keys.extend(scenario.tally().outcome("", Way::Real, 0, None).summary.into_keys());
@@ -177,6 +183,9 @@ fn check_scenarios(experiment: &Experiment) -> Result<(), Mistakes> {
             return Err(Mistakes(placed(vec![found], &experiment.source.name, &experiment.source.text)));
         }
     }
+    if experiment.on_testbed {
+        return check_testbeds(experiment);
+    }
     for run in &experiment.runs {
         let ways = run.way.as_ref().map_or(experiment.ways.as_slice(), std::slice::from_ref);
         for value in run.values() {
@@ -188,6 +197,26 @@ fn check_scenarios(experiment: &Experiment) -> Result<(), Mistakes> {
         }
     }
     Ok(())
+}
+
+/// Every run must make a testbed, which has no virtual time and whose gate is a part of it.
+fn check_testbeds(experiment: &Experiment) -> Result<(), Mistakes> {
+    let is_sim = experiment.ways.contains(&Way::Sim);
+    let mut wrong = is_sim.then_some(("experiment.ways", "[\"real\"] with a testbed", "\"sim\" too"));
+    for run in &experiment.runs {
+        if run.way == Some(Way::Sim) {
+            wrong = Some(("experiment.run", "real runs with a testbed", "a simulated one"));
+        }
+        if !run.gate {
+            wrong = Some(("experiment.run", "`testbed.server.acceptor` with a testbed", "`gate = false`"));
+        }
+        for value in run.values() {
+            experiment.testbed(run, value)?;
+        }
+    }
+    let Some((key, expected, got)) = wrong else { return Ok(()) };
+    let found = read::found(None, key, expected, got);
+    Err(Mistakes(placed(vec![found], &experiment.source.name, &experiment.source.text)))
 }
 
 fn placed(found: Vec<Found>, name: &str, text: &str) -> Vec<Mistake> {

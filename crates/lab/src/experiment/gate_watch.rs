@@ -99,7 +99,7 @@ fn ask(admin: SocketAddr, path: &str) -> io::Result<Value> {
 ///
 /// # Errors
 /// It does not answer in time, or not with 200.
-pub(super) fn get(admin: SocketAddr, path: &str, patience: Duration) -> io::Result<String> {
+pub(crate) fn get(admin: SocketAddr, path: &str, patience: Duration) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&admin, patience)?;
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes())?;

@@ -31,7 +31,7 @@ pub(super) fn page(reports: &[Report]) -> String {
 fn section(out: &mut String, report: &Report) {
     let name = escape(&report.name);
     let way = match report.way {
-        crate::outcome::Way::Real => "real processes on loopback",
+        crate::outcome::Way::Real => "real processes and sockets",
         crate::outcome::Way::Sim => "simulated",
     };
     let _ = writeln!(

@@ -16,6 +16,7 @@ use crate::report::units::cell;
 use crate::scenario::Scenario;
 use crate::sim::{self, SimOptions};
 use crate::tally::Tally;
+use crate::testbed;
 use crate::tournament::{self, Tournament};
 
 /// Figures that are known before a run begins and that formulas may use beside those of the run.
@@ -145,6 +146,9 @@ impl<'a> Player<'a> {
         value: Option<f64>,
         way: Way,
     ) -> Result<Outcome, String> {
+        if experiment.on_testbed {
+            return self.on_testbed(experiment, run, value);
+        }
         let mut scenario = experiment.scenario(run, value).map_err(|mistakes| mistakes.to_string())?;
         scenario.seed = self.seed.unwrap_or(scenario.seed);
         let mut outcome = match way {
@@ -169,6 +173,13 @@ impl<'a> Player<'a> {
         add_known(&mut outcome, &scenario);
         Ok(outcome)
     }
+
+    fn on_testbed(&self, experiment: &Experiment, run: &Run, value: Option<f64>) -> Result<Outcome, String> {
+        let testbed = experiment.testbed(run, value).map_err(|mistakes| mistakes.to_string())?;
+        let seed = self.seed.unwrap_or_default();
+        let order = testbed::Order { testbed: &testbed, program: &self.program, seed, stop: &self.stop };
+        testbed::play(&order).map_err(|trouble| trouble.to_string())
+    }
 }
 
 fn add_known(outcome: &mut Outcome, scenario: &Scenario) {
@@ -180,6 +191,12 @@ fn add_known(outcome: &mut Outcome, scenario: &Scenario) {
 
 /// The few figures that tell a run that went well from one that did not.
 fn in_short(outcome: &Outcome) -> String {
+    if !outcome.summary.contains_key("offered") {
+        // On a testbed: what each group of clients got.
+        let rates = outcome.summary.iter().filter(|(key, _)| key.ends_with("_rps"));
+        let shown: Vec<String> = rates.map(|(key, rate)| format!("{key} {}", cell(Some(*rate)))).collect();
+        return format!("{:.0} s, {}", outcome.seconds, shown.join(", "));
+    }
     format!(
         "{:.0} s, {} of {} visitors served, response {} ms, longest wait {} s{}",
         outcome.seconds,

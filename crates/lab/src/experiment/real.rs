@@ -20,8 +20,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use tidegate_gateway::base::clock::Clock;
 
-use super::child::{Child, pause};
 use super::gate_watch::{self, GateWatch};
+use crate::child::{Child, Place, pause};
 use crate::outcome::{DoorSecond, Outcome};
 use crate::scenario::{GateSpec, Scenario};
 use crate::scratch::Scratch;
@@ -159,8 +159,9 @@ fn start_origin(order: &Order, file: &Path, dir: &Path) -> Result<(Child, Origin
     arguments.extend(settings(order));
     // The database of a shop: the system may let its writers wait for seconds while it writes to a busy disk.
     let memory = Some(Path::new(MEMORY)).filter(|path| order.scenario.origin.shop.is_some() && path.is_dir());
+    let place = Place { dir, temporary: memory, namespace: None };
     let mut child =
-        Child::start(order.program, "origin", &arguments, dir, memory).map_err(system("starting origin"))?;
+        Child::start(order.program, "origin", &arguments, &place).map_err(system("starting origin"))?;
     let ready = wait_ready(order, &mut child, |child| {
         child.output().lines().find_map(|line| serde_json::from_str(line).ok())
     })?;
@@ -253,7 +254,8 @@ fn free_addresses() -> io::Result<[SocketAddr; 3]> {
 }
 
 fn start(order: &Order, name: &str, arguments: &[OsString], dir: &Path) -> Result<Child, Trouble> {
-    Child::start(order.program, name, arguments, dir, None).map_err(system(format!("starting {name}")))
+    let place = Place { dir, temporary: None, namespace: None };
+    Child::start(order.program, name, arguments, &place).map_err(system(format!("starting {name}")))
 }
 
 fn wait_ready<T>(order: &Order, child: &mut Child, look: impl Fn(&Child) -> Option<T>) -> Result<T, Trouble> {

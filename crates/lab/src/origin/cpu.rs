@@ -10,7 +10,7 @@ const TURNS: u32 = 2000;
 
 /// Burns `demand` of this thread's CPU time, or until `stop` says so; looks at both at least every few
 /// microseconds.
-pub(super) fn burn(demand: Duration, stop: impl Fn() -> bool) {
+pub(crate) fn burn(demand: Duration, stop: impl Fn() -> bool) {
     let end = thread_time().saturating_add(demand);
     let mut x = 1u64;
     while thread_time() < end && !stop() {

@@ -13,16 +13,16 @@ use crate::dist::{self, Dist, MAX_TIME};
 use super::{Discipline, Follow, Mode, Process};
 
 /// A time: `"4s"`, `"1h30m"`.
-pub(super) struct Time {
+pub(crate) struct Time {
     pub bounds: RangeInclusive<Duration>,
     /// A word that stands for no end, such as `forever`; empty: none does.
     pub endless: &'static str,
 }
 
-pub(super) const MOMENT: Time = Time { bounds: Duration::ZERO..=MAX_TIME, endless: "" };
+pub(crate) const MOMENT: Time = Time { bounds: Duration::ZERO..=MAX_TIME, endless: "" };
 /// Shortest time that may pass: one microsecond, the step of the timers.
 const STEP: Duration = Duration::from_micros(1);
-pub(super) const SPAN: Time = Time { bounds: STEP..=MAX_TIME, endless: "" };
+pub(crate) const SPAN: Time = Time { bounds: STEP..=MAX_TIME, endless: "" };
 /// As [`SPAN`], or for good.
 pub(super) const SPAN_OR_FOREVER: Time = Time { bounds: STEP..=MAX_TIME, endless: "forever" };
 
@@ -127,11 +127,11 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 64 && inside && !name.starts_with('.')
 }
 
-pub(super) const NAME: Text =
+pub(crate) const NAME: Text =
     text("a name of 1 to 64 letters, digits, \"-\", \"_\" and \".\"", |s| ok_if(is_name(s)));
 
 /// Any text of a few lines.
-pub(super) const ABOUT: Text = text("a text of at most 4096 bytes", |s| ok_if(s.len() <= 4096));
+pub(crate) const ABOUT: Text = text("a text of at most 4096 bytes", |s| ok_if(s.len() <= 4096));
 
 pub(super) const URL: Text = text("a URL like \"http://127.0.0.1:8080/\"", |s| {
     if s.starts_with("https://") {

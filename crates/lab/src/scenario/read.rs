@@ -76,17 +76,30 @@ pub(super) fn parse(
     dir: &Path,
     overrides: &[(String, String)],
 ) -> Result<Scenario, Mistakes> {
+    let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+    document(text, name, overrides, Reader::new(elsewhere), |root, out| scenario(root, &stem, dir, out))
+}
+
+/// Reads a document into which overrides are put before `read` makes something of it. What an experiment
+/// makes of the document is for `experiment` to read.
+///
+/// # Errors
+/// Every mistake in it.
+pub(crate) fn document<T>(
+    text: &str,
+    name: &str,
+    overrides: &[(String, String)],
+    mut out: Reader,
+    read: impl FnOnce(&Table, &mut Reader) -> T,
+) -> Result<T, Mistakes> {
     let mut sources = vec![Source { name: name.into(), text: text.into() }];
     let (mut root, syntax) = tree::parse(0, text);
-    let mut out = Reader::new(elsewhere);
     for (key, value) in overrides {
         let number = sources.len();
         sources.push(put(number, key, value, &mut root, &mut out));
     }
-    // What an experiment makes of the scenario is for `experiment` to read.
     root.entries.retain(|entry| entry.name != "experiment");
-    let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
-    let scenario = scenario(&root, &stem, dir, &mut out);
+    let made = read(&root, &mut out);
     // A line the parser could not read gives no sensible value: its syntax is the only mistake worth telling.
     let line_ends: Vec<_> = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect();
     let line_of = |at: &At| line_ends.partition_point(|end| *end < at.start);
@@ -95,7 +108,7 @@ pub(super) fn parse(
     for error in syntax {
         out.mistake(error.at, "", "valid TOML", error.message);
     }
-    if out.found.is_empty() { Ok(scenario) } else { Err(Mistakes(place(out.found, &sources, &out.secrets))) }
+    if out.found.is_empty() { Ok(made) } else { Err(Mistakes(place(out.found, &sources, &out.secrets))) }
 }
 
 /// Puts an override into the tree. Its source is what would have been written after `--set`.

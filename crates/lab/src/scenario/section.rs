@@ -22,7 +22,7 @@ pub struct Key {
 }
 
 /// Collects mistakes, and the keys that were asked for.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     pub found: Vec<Found>,
     pub secrets: Vec<At>,
     /// `section.key`, without the numbers and names of list elements.
@@ -32,7 +32,7 @@ pub(super) struct Reader {
 }
 
 /// A table that is being read. What borrows from the text lives as long as `'t`.
-pub(super) struct Section<'t, 'r> {
+pub(crate) struct Section<'t, 'r> {
     table: &'t Table,
     at: At,
     /// As messages name it: `visitor.buyer`.
@@ -45,7 +45,7 @@ pub(super) struct Section<'t, 'r> {
     pub out: &'r mut Reader,
 }
 
-pub(super) struct Item<'t> {
+pub(crate) struct Item<'t> {
     pub table: &'t Table,
     pub at: At,
     /// As messages name it: by its name, or by its number from 0, as an override would.

@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -21,12 +22,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Lines of a child's log that an error repeats.
 const LOG_LINES: usize = 3;
 
-pub(super) fn pause() {
+pub(crate) fn pause() {
     std::thread::sleep(LOOK_EVERY);
 }
 
-pub(super) struct Child {
-    pub(super) name: String,
+/// Where a child runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The directory for its output.
+    pub dir: &'a Path,
+    /// Where it puts its own temporary files, if not where all do.
+    pub temporary: Option<&'a Path>,
+    /// The network namespace that it is in, if not ours.
+    pub namespace: Option<BorrowedFd<'a>>,
+}
+
+pub(crate) struct Child {
+    pub(crate) name: String,
     process: std::process::Child,
     ended: Option<ExitStatus>,
     out: PathBuf,
@@ -34,15 +46,15 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `program` with `arguments`; its output goes to `NAME.out` and `NAME.log` in `dir`, so that no
-    /// pipe can fill up and stop it. `temporary`: where it puts its own temporary files, if not where all do.
-    pub(super) fn start(
+    /// Starts `program` with `arguments`; its output goes to `NAME.out` and `NAME.log` in the directory, so
+    /// that no pipe can fill up and stop it.
+    pub(crate) fn start(
         program: &Path,
         name: &str,
         arguments: &[OsString],
-        dir: &Path,
-        temporary: Option<&Path>,
+        place: &Place,
     ) -> io::Result<Self> {
+        let Place { dir, temporary, namespace } = *place;
         let (out, log) = (dir.join(format!("{name}.out")), dir.join(format!("{name}.log")));
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&log)?);
@@ -50,18 +62,21 @@ impl Child {
         // A group of its own: Ctrl-C at a terminal reaches this process only, which then ends them in order.
         command.process_group(0);
         die_with_parent(&mut command);
+        if let Some(namespace) = namespace {
+            enter_network(&mut command, namespace.as_raw_fd());
+        }
         Ok(Self { name: name.into(), process: command.spawn()?, ended: None, out, log })
     }
 
-    pub(super) fn output(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         read_lossy(&self.out)
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         read_lossy(&self.log)
     }
 
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             // An error means that there is nothing to wait for any more; asked again, it stays so.
             self.ended = self.process.try_wait().ok().flatten();
@@ -70,7 +85,7 @@ impl Child {
     }
 
     /// One sentence on how it ended, with the last lines of its log.
-    pub(super) fn ending(&self) -> String {
+    pub(crate) fn ending(&self) -> String {
         let how =
             self.ended.map_or_else(|| "is still running".into(), |status| format!("ended with {status}"));
         let log = self.log();
@@ -84,7 +99,7 @@ impl Child {
     }
 
     /// Asks it to end and waits; kills it when it does not.
-    pub(super) fn stop(&mut self, clock: &Clock) {
+    pub(crate) fn stop(&mut self, clock: &Clock) {
         self.ask_to_end();
         let deadline = clock.now() + END_PATIENCE;
         while self.ended().is_none() {
@@ -98,7 +113,7 @@ impl Child {
         }
     }
 
-    pub(super) fn ask_to_end(&mut self) {
+    pub(crate) fn ask_to_end(&mut self) {
         if self.ended().is_none() {
             // SAFETY: a call without memory. The child has not been waited for, so its number is still its
             // own.
@@ -119,6 +134,16 @@ fn die_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec, only a system call without memory is made.
     unsafe {
         command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+}
+
+fn enter_network(command: &mut Command, namespace: RawFd) {
+    // SAFETY: between fork and exec, only a system call without memory is made.
+    unsafe {
+        command.pre_exec(move || match libc::setns(namespace, libc::CLONE_NEWNET) {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         });
