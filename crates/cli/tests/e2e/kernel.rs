@@ -18,7 +18,7 @@ const CAPABILITIES: [u32; 3] = [12, 21, 39];
 
 /// Whether this process may police and make network namespaces. Otherwise it says loudly that the test does
 /// not run: past the capture of what passing tests print.
-fn can_run() -> bool {
+pub fn can_run() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let set = set.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);

@@ -37,6 +37,7 @@ mod shop;
 mod sim;
 mod streams;
 mod tcp_services;
+mod testbed;
 mod throttles;
 mod tickets;
 mod two_hosts;
