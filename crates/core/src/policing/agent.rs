@@ -48,12 +48,15 @@ use crate::units::Timestamp;
 mod allocation;
 mod averages;
 mod limit;
+mod services;
 
 use allocation::{Ceiling, Claim, allocate};
 use averages::{Average, keep};
 use limit::{CpuLoad, Limits, Load};
+use services::Services;
 
 pub use limit::{Bound, Limit};
+pub use services::ServiceState;
 
 /// Share of S below which the demand must fall before overload is over: more than the ripple of a steady
 /// demand in the averages of five intervals.
@@ -113,8 +116,10 @@ pub struct Inputs<'a> {
     pub requests: u64,
     /// Load of the CPU, 0..=1: the greatest of the hosts'. `None`: not measured.
     pub cpu: Option<f64>,
-    /// Requests per second that the origin serves. `None`: not known.
+    /// Requests per second that the origin serves; 0: there is no origin. `None`: not known.
     pub capacity: Option<f64>,
+    /// TCP services. Each of their connections counts as one request.
+    pub services: &'a [ServiceState<'a>],
     /// The worst detector.
     pub level: Level,
 }
@@ -211,6 +216,7 @@ pub struct Agent {
     unmatched: Average,
     /// Requests per connection.
     mix: DecayingRatio,
+    services: Services,
     rules: BTreeMap<String, Tracked>,
     limits: Limits,
     limit: Option<Limit>,
@@ -223,6 +229,14 @@ struct Totals {
     accepted: u64,
     requests: u64,
     unmatched: u64,
+}
+
+impl Totals {
+    fn of(inputs: &Inputs<'_>) -> Self {
+        let Inputs { accepted, unmatched, .. } = *inputs;
+        let over_tcp = inputs.services.iter().fold(0u64, |sum, service| sum.wrapping_add(service.accepted));
+        Self { accepted, requests: inputs.requests.wrapping_add(over_tcp), unmatched }
+    }
 }
 
 /// What is kept of a rule.
@@ -246,6 +260,7 @@ impl Agent {
             accepted: Average::default(),
             unmatched: Average::default(),
             mix: DecayingRatio::default(),
+            services: Services::default(),
             rules: BTreeMap::new(),
             limits: Limits::default(),
             limit: None,
@@ -274,7 +289,7 @@ impl Agent {
             accepted: self.accepted.get().unwrap_or(0.0),
             cpu: inputs.cpu.zip(self.cpu.get()).map(|(last, average)| CpuLoad { average, last }),
             mix: self.mix(),
-            capacity: inputs.capacity,
+            capacity: self.capacity(inputs),
             level: inputs.level,
         };
         self.limit = self.limits.update(&load, &self.config);
@@ -316,8 +331,8 @@ impl Agent {
     /// Intervals since the last decision. `None`: it is too soon for another.
     fn elapsed(&mut self, inputs: &Inputs<'_>, now: Timestamp) -> Option<f64> {
         let Some((last, _)) = self.last else {
-            let Inputs { accepted, requests, unmatched, .. } = *inputs;
-            self.last = Some((now, Totals { accepted, requests, unmatched }));
+            self.last = Some((now, Totals::of(inputs)));
+            self.services.update(inputs.services, 0.0, 0.0);
             self.track(inputs.rules, None);
             return None;
         };
@@ -330,8 +345,8 @@ impl Agent {
         let AgentConfig { every, intervals, .. } = self.config;
         let per_s = 1.0 / (elapsed * every.as_secs_f64());
         let kept = keep(intervals, elapsed);
-        let Inputs { accepted, requests, unmatched, .. } = *inputs;
-        let totals = Totals { accepted, requests, unmatched };
+        let totals = Totals::of(inputs);
+        let Totals { accepted, requests, unmatched } = totals;
         if let Some((last, before)) = self.last {
             let accepted = since(before.accepted, accepted);
             if let Some(accepted) = accepted {
@@ -348,7 +363,16 @@ impl Agent {
         if let Some(cpu) = inputs.cpu {
             self.cpu.add(cpu, kept);
         }
+        self.services.update(inputs.services, per_s, kept);
         self.track(inputs.rules, Some((per_s, kept)));
+    }
+
+    /// Requests per second that origin and TCP services serve.
+    fn capacity(&self, inputs: &Inputs<'_>) -> Option<f64> {
+        match inputs.capacity {
+            Some(0.0) => self.services.capacity(),
+            of_origin => of_origin.map(|of_origin| of_origin + self.services.need()),
+        }
     }
 
     /// Notes the counters of rules, and averages them by `weight`: per second, and what averages keep. Rules

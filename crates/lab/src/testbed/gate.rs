@@ -125,12 +125,12 @@ pub(super) fn configuration(testbed: &Testbed, interface: &str, to: SocketAddr) 
         Policing::XdpGeneric => ("xdp", "generic"),
         Policing::Nftables => ("nftables", "auto"),
     };
+    let adapt = testbed.adapt.map_or(String::new(), |share| format!(", adapt = true, min_share = {share:?}"));
     let mut text = format!(
         "listen = {{ http = \"127.0.0.1:0\", admin = \"127.0.0.1:0\", workers = 1, backlog = {BACKLOG} }}\n\
-         origin.replicas = [\"{to}\"]\n\
          log.format = \"json\"\n\
          kernel = {{ policing = \"{policing}\", xdp_mode = \"{xdp_mode}\", interfaces = [\"{interface}\"], \
-         priorities = {} }}\n\
+         priorities = {}{adapt} }}\n\
          tcp = [{{ name = \"server\", listen = \"{SERVER}\", to = \"{to}\", max_connections = {} }}]\n",
         testbed.priorities(),
         testbed.server.processes,

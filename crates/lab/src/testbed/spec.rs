@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidegate_core::policing::{Filter, SynRule};
-use tidegate_settings::kind::{Choice, Count, Flag, Named, Number, Text};
+use tidegate_settings::kind::{Choice, Count, Flag, Named, Number, Portion, Text};
 use tidegate_settings::tree::{self, Value};
 
 use super::addresses::{PORT, machines_of};
@@ -30,6 +30,9 @@ pub struct Testbed {
     /// How long is counted.
     pub measure: Duration,
     pub policing: Policing,
+    /// The gate's agent sets the rates of rules; each priority keeps this share of the capacity. `None`: they
+    /// stay as they are.
+    pub adapt: Option<f64>,
     pub server: ServerSpec,
     pub clients: Vec<ClientSpec>,
     pub rules: Vec<RuleSpec>,
@@ -182,6 +185,7 @@ impl Testbed {
             settle: Duration::ZERO,
             measure: Duration::from_secs(1),
             policing: Policing::Off,
+            adapt: None,
             server,
             clients: Vec::new(),
             rules: Vec::new(),
@@ -209,6 +213,7 @@ fn read(name: String, section: &mut Section<'_, '_>) -> Testbed {
         settle: section.take("settle", &MOMENT, usual.settle),
         measure: section.need("measure", &SPAN, usual.measure),
         policing: section.take("policing", &Choice, usual.policing),
+        adapt: section.maybe("adapt_min_share", &Portion),
         server: server(section, usual.server),
         rules: rules(section, &clients),
         clients,
@@ -217,6 +222,9 @@ fn read(name: String, section: &mut Section<'_, '_>) -> Testbed {
     };
     if testbed.flood.is_some() && testbed.server.acceptor == Acceptor::Gate {
         section.conflict("flood", "no flood beside a gate, which is not bound to a core", "one");
+    }
+    if testbed.adapt.is_some() && testbed.server.acceptor == Acceptor::Server {
+        section.conflict("adapt_min_share", "`acceptor = \"gate\"` of [testbed.server]", "no gate");
     }
     section.finish();
     testbed

@@ -34,6 +34,7 @@ fn tick(
         requests: accepted,
         cpu: None,
         capacity,
+        services: &[],
         level: Level::Green,
     };
     agent.tick(&inputs, Timestamp::from_secs(100 + second))
@@ -132,6 +133,7 @@ fn counters_that_begin_again_are_no_demand() {
             requests: seen,
             cpu: None,
             capacity: Some(1000.0),
+            services: &[],
             level: Level::Green,
         };
         assert_eq!(agent.tick(&inputs, Timestamp::from_secs(100 + second)), []);
@@ -186,6 +188,7 @@ fn ticks_too_close_together_are_one() {
             requests: seen,
             cpu: None,
             capacity: None,
+            services: &[],
             level: Level::Unknown,
         };
         agent.tick(&inputs, Timestamp::from_millis(ms));

@@ -45,6 +45,41 @@ fn at_the_capacity() {
     }
 }
 
+/// Connections per second of all, and of each priority, in the mean of a minute.
+fn minute(world: &mut World) -> (f64, Vec<f64>) {
+    let mut sums = vec![0.0; world.aggregates.len()];
+    for _ in 0..60 {
+        world.second();
+        sums.iter_mut().zip(&world.aggregates).for_each(|(sum, of)| *sum += of.accepted / 60.0);
+    }
+    (sums.iter().sum(), sums)
+}
+
+#[test]
+fn of_a_tcp_service_whose_capacity_shows_in_the_connections_that_end() {
+    let mut world = World::new(crowds(&[(0, 500.0), (1, 180.0), (2, 180.0)]), 390.0);
+    (world.is_queued, world.is_tcp, world.mix) = (true, true, 1.0);
+    // It is found, and found again when it has changed.
+    for serves in [390.0, 195.0, 600.0] {
+        world.serves = serves;
+        world.play(300);
+        let (all, of) = minute(&mut world);
+        is_near(all, serves, 0.03);
+        for (priority, accepted) in of.iter().enumerate() {
+            let share = accepted / (CONFIG.min_share * serves);
+            // What is probed beyond the capacity is taken from the last priority.
+            assert!(share > 0.8, "priority {priority} of {serves}: {share} of its share");
+        }
+    }
+}
+
+#[test]
+fn of_a_tcp_service_that_always_has_a_slot_nothing_is_known() {
+    let mut world = World::new(crowds(&[(0, 100.0), (1, 50.0)]), 390.0);
+    (world.is_queued, world.is_tcp, world.mix) = (true, true, 1.0);
+    assert_eq!(world.play(120), None);
+}
+
 #[test]
 fn at_the_load_of_the_cpu() {
     for (base_cpu, life_s) in [(0.0, 0.2), (0.0, 1.0), (0.5, 1.0), (0.2, 5.0), (0.0, 20.0)] {

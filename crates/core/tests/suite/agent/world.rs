@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use tidegate_core::detect::Level;
-use tidegate_core::policing::agent::{Agent, AgentConfig, Change, Inputs, RuleState};
+use tidegate_core::policing::agent::{Agent, AgentConfig, Change, Inputs, RuleState, ServiceState};
 use tidegate_core::policing::{Filter, SynRule};
 use tidegate_core::units::Timestamp;
 
@@ -110,6 +110,8 @@ pub struct World {
     pub has_cpu: bool,
     /// Whether the capacity is known.
     pub is_known: bool,
+    /// The server is a TCP service: nothing is known but which connections have ended. For `is_queued`.
+    pub is_tcp: bool,
     /// Load above which a detector is orange, and red.
     pub levels: Option<(f64, f64)>,
     /// Makes arrivals random.
@@ -133,6 +135,7 @@ impl World {
             base_cpu: 0.0,
             has_cpu: false,
             is_known: false,
+            is_tcp: false,
             levels: None,
             noise: None,
             agent: Some(Agent::new(CONFIG)),
@@ -205,13 +208,18 @@ impl World {
             rules.push(RuleState { rule, seen: seen.round() as u64, passed: passed.round() as u64 });
         }
         let (accepted, requests, unmatched) = self.totals;
+        // Who waits, waits for a slot. Connections of a service end in the second in which they are accepted.
+        let is_full = self.aggregates.iter().any(|aggregate| aggregate.queue > 0.0);
+        let (all, name) = (accepted.round() as u64, "server");
+        let service = [ServiceState { name, is_full, accepted: all, ended: all }];
         let inputs = Inputs {
             rules: &rules,
             unmatched: unmatched.round() as u64,
-            accepted: accepted.round() as u64,
-            requests: requests.round() as u64,
+            accepted: all,
+            requests: if self.is_tcp { 0 } else { requests.round() as u64 },
             cpu: self.has_cpu.then(|| self.load.min(1.0)),
-            capacity: self.is_known.then_some(self.serves * self.mix),
+            capacity: if self.is_tcp { Some(0.0) } else { self.is_known.then_some(self.serves * self.mix) },
+            services: if self.is_tcp { &service } else { &[] },
             level,
         };
         let now = Timestamp::from_secs(self.now_s);

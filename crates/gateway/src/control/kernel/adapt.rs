@@ -1,13 +1,14 @@
 //! Gives the adaptation agent what it looks at, and takes down what it decides (Voigt et al., section 5).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidegate_core::capacity::Phase;
 use tidegate_core::detect::Level;
 use tidegate_core::measure::{Event, Snapshot};
 use tidegate_core::policing::SynRule;
-use tidegate_core::policing::agent::{Agent, AgentConfig, Change, Inputs, RuleState, View};
+use tidegate_core::policing::agent::{Agent, AgentConfig, Change, Inputs, RuleState, ServiceState, View};
 use tidegate_core::units::{Rate, Timestamp};
 use tidegate_settings::{Kernel, Watched};
 use tokio::sync::watch;
@@ -16,6 +17,7 @@ use super::state::KernelState;
 use crate::control::congestion::CongestionMonitor;
 use crate::shared::Shared;
 use crate::shared::figures::Figures;
+use crate::shared::tcp::TcpService;
 
 /// From this confidence on a capacity is more than a guess to begin with.
 const SURE: f64 = 0.5;
@@ -74,7 +76,10 @@ impl Adapter {
             passed: counters.passed,
         });
         let rules: Vec<_> = rules.collect();
-        agent.tick(&sources.inputs(&rules, state, now), now)
+        let services = sources.shared.tcp.list();
+        let names: Vec<_> = services.iter().map(|service| service.name()).collect();
+        let services: Vec<_> = names.iter().zip(&*services).map(service_state).collect();
+        agent.tick(&sources.inputs(&rules, &services, state, now), now)
     }
 
     pub fn view(&self) -> Option<View> {
@@ -83,7 +88,13 @@ impl Adapter {
 }
 
 impl Sources {
-    fn inputs<'a>(&self, rules: &'a [RuleState<'a>], state: &KernelState, now: Timestamp) -> Inputs<'a> {
+    fn inputs<'a>(
+        &self,
+        rules: &'a [RuleState<'a>],
+        services: &'a [ServiceState<'a>],
+        state: &KernelState,
+        now: Timestamp,
+    ) -> Inputs<'a> {
         let total = Snapshot::take(self.shared.shards.iter().map(|shard| &**shard), now);
         let (cpu, level) = self.hosts(now);
         Inputs {
@@ -93,6 +104,7 @@ impl Sources {
             requests: total.event(Event::Requests).saturating_sub(total.event(Event::StatusPolls)),
             cpu,
             capacity: self.capacity(),
+            services,
             level,
         }
     }
@@ -112,11 +124,22 @@ impl Sources {
         (greatest, worst)
     }
 
-    /// What the origin serves, if more than a guess is known. A request costs one unit on average.
+    /// What the origin serves, if more than a guess is known; 0: there is none. A request costs one unit on
+    /// average.
     fn capacity(&self) -> Option<f64> {
+        if self.shared.config.load().settings.is_for_tcp_only() {
+            return Some(0.0);
+        }
         let figures = self.figures.borrow();
         let (capacity, estimate) = (figures.tunables.capacity, figures.estimate);
         let is_known = estimate.phase == Phase::Configured || estimate.confidence >= SURE;
         (is_known && capacity < Rate::MAX).then(|| capacity.get())
     }
+}
+
+fn service_state<'a>((name, service): (&'a String, &Arc<TcpService>)) -> ServiceState<'a> {
+    let most = service.in_force().settings.max_connections;
+    let (open, accepted) = (service.figures.open.load(Relaxed), service.figures.accepted.load(Relaxed));
+    let ended = accepted.saturating_sub(open as u64);
+    ServiceState { name, is_full: most > 0 && open >= most, accepted, ended }
 }
