@@ -26,7 +26,7 @@
 //!
 //! ```text
 //!   2 s                  of what the origin takes: the capacity in force, or what it was seen to take in
-//!                        one of the last ten seconds
+//!                        one of the last ten seconds, times `PEAK`
 //! + target               the queue aimed at (`queue_target.rs`): 0.1 s, a deviation of a second's visitors,
 //!                        half of one
 //! + 2 bursts             newcomers who enter at once
@@ -52,6 +52,10 @@ const BEHIND_S: f64 = 2.0;
 /// Swing of the virtual clock's control loop where everybody comes at the announced time: pages ask within
 /// 0.3 s of their turn, the loop's gain is 0.7/s and it acts ten times a second.
 const CALM_S: f64 = 0.5;
+/// The gate's exponential average of what the origin takes, with a memory of 2 s, over the most that it takes
+/// in a second: if each second's work `w` leaves at once, the average is `w / 2 s` after it and decays by
+/// `exp(-1/2)` until the next, so its peak is `w / 2 / (1 - exp(-1/2))`.
+const PEAK: f64 = 1.271;
 /// Tokencheck reports this often.
 const REPORTS_S: f64 = 0.5;
 
@@ -177,7 +181,7 @@ impl Flow {
             return Ok(());
         }
         let known = process.capacity().get().max(self.door.units());
-        let takes = self.seen.iter().fold(known, |most, seen| most.max(*seen));
+        let takes = self.seen.iter().fold(known, |most, seen| most.max(PEAK * seen));
         let queued = process.gate.totals().queued_cost.units();
         let target = 0.1 * takes + (takes * self.largest).sqrt() + self.largest / 2.0;
         let bursts = 2.0 * takes * self.burst_s.max((10.0 / takes).min(1.0)).min(1.0);
