@@ -49,6 +49,7 @@ const SERVICES = [
 const PRIORITIES = [
   ['Priority', ({ priority }) => String(priority)],
   ['Accepted', ({ accepted }) => number(accepted), 'number'],
+  ['Waiting', ({ waiting }) => number(waiting), 'number'],
 ];
 
 /** How it is, in one sentence. */
@@ -174,10 +175,10 @@ export function kernel(main, shared) {
     rules.update(found.rules);
     showAgent(found.agent);
     reasons.update(found.agent.reasons);
-    const { count, ordered, accepted: counts } = found.priorities;
+    const { count, ordered, accepted: counts, waiting } = found.priorities;
     write(order, count === 1 ? 'There is one priority: connections are accepted in the order in which they come.'
       : ordered ? 'The kernel queues connections by priority; 0 is accepted first.' : 'The kernel does not order connections: they are accepted as they come.');
-    accepted.update(counts.map((accepted, priority) => ({ accepted, priority })));
+    accepted.update(counts.map((accepted, priority) => ({ accepted, priority, waiting: waiting[priority] })));
     services.update(found.tcp);
   }
 

@@ -91,7 +91,7 @@ function imitatedKernel(at) {
   });
   return {
     at_ms: 1000 * at, mechanism: 'xdp-native', attached: [{ interface: 'eth0', mode: 'xdp-native' }], notes: ['policed since noon'], error: 'connections have no order: <b>why</b>', policing: 'auto',
-    priorities: { count: 2, ordered: true, accepted: [120, 4000] },
+    priorities: { count: 2, ordered: true, accepted: [120, 4000], waiting: [0, 37] },
     totals: { syns: 1000 + at, unmatched: 7, passed: 700, refused: 200, syns_per_s: 50, passed_per_s: 40, refused_per_s: 10 },
     rules: [rule('crowd', { set_by: 'agent' }), rule('friends', { src: '10.0.0.0/8', rate: null, configured_rate: null, preferred: true, set_by: 'api', made: true, by: 'ops@127.0.0.1', why: 'they pay' })],
     agent: {

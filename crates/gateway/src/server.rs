@@ -104,7 +104,7 @@ impl Server {
         let clock = Arc::new(Clock::new());
         let saved = Saved::read(&state);
         let (settings, tuning) = Tuning::restored(settings, &saved, clock.now());
-        let shared = Arc::new(share(settings, &state, clock, config, services)?);
+        let shared = Arc::new(share(settings, &state, clock, config, (listened.all.clone(), services))?);
         tcp.put_in_force(&shared.config.load().settings, tcp_listened, &shared.clock);
         let control = Control::new(shared.clone(), (kernel, tcp), source, state, &saved, tuning);
         let control = Arc::new(control);
@@ -198,7 +198,7 @@ fn share(
     state: &StateDir,
     clock: Arc<Clock>,
     ListenConfig { workers, priorities, .. }: ListenConfig,
-    tcp: Arc<TcpServices>,
+    (http, tcp): (Arc<Listening>, Arc<TcpServices>),
 ) -> Result<Shared, StartError> {
     let now = clock.now();
     let keys = ticket_keys(&settings, state).map_err(StartError::State)?;
@@ -239,7 +239,7 @@ fn share(
         shards: (0..workers).map(|_| Arc::new(Shard::new(classes))).collect(),
         paths: RequestPaths::new(workers),
         connections: AtomicUsize::new(0),
-        accepts: Accepts::new(workers, priorities),
+        accepts: Accepts::new(workers, priorities, http, tcp.clone()),
         tcp,
         accepting: AtomicUsize::new(workers),
         busy_since_us: AtomicU64::new(0),

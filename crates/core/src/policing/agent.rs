@@ -29,6 +29,10 @@
 //! Rejected: to estimate the retries and subtract them. A flood does not retry, and would look smaller than
 //! it is in one interval and greater in the next.
 //!
+//! **Who waits.** Clients who ask again only after an answer send no SYN while their connections wait to be
+//! accepted: what they ask for is hidden, most of all in a priority that starves. Those who wait count as
+//! demand of their priority, as connections that are to be accepted in the next interval.
+//!
 //! **The request mix** has a longer memory than the other averages. Requests follow their connection over
 //! its life. If fewer connections are accepted, requests of the older ones still come; a short average would
 //! take that for hungrier connections, accept fewer still, and swing.
@@ -118,6 +122,8 @@ pub struct Inputs<'a> {
     pub cpu: Option<f64>,
     /// Requests per second that the origin serves; 0: there is no origin. `None`: not known.
     pub capacity: Option<f64>,
+    /// Connections that wait to be accepted, by priority.
+    pub waiting: &'a [u64],
     /// TCP services. Each of their connections counts as one request.
     pub services: &'a [ServiceState<'a>],
     /// The worst detector.
@@ -217,6 +223,8 @@ pub struct Agent {
     /// Requests per connection.
     mix: DecayingRatio,
     services: Services,
+    /// By priority.
+    waiting: Vec<Average>,
     rules: BTreeMap<String, Tracked>,
     limits: Limits,
     limit: Option<Limit>,
@@ -261,6 +269,7 @@ impl Agent {
             unmatched: Average::default(),
             mix: DecayingRatio::default(),
             services: Services::default(),
+            waiting: Vec::new(),
             rules: BTreeMap::new(),
             limits: Limits::default(),
             limit: None,
@@ -293,8 +302,8 @@ impl Agent {
             level: inputs.level,
         };
         self.limit = self.limits.update(&load, &self.config);
-        let claims: Vec<Claim> = inputs.rules.iter().map(|state| self.claim(state.rule)).collect();
-        let beside = self.beside();
+        let mut claims: Vec<Claim> = inputs.rules.iter().map(|state| self.claim(state.rule)).collect();
+        let beside = self.beside() + self.add_waiting(&mut claims);
         self.demand = claims.iter().map(|claim| claim.demand).sum::<f64>() + beside;
         let limit = self.judge();
         let ceilings = match limit {
@@ -363,6 +372,10 @@ impl Agent {
         if let Some(cpu) = inputs.cpu {
             self.cpu.add(cpu, kept);
         }
+        self.waiting.resize(inputs.waiting.len(), Average::default());
+        for (average, waiting) in self.waiting.iter_mut().zip(inputs.waiting) {
+            average.add(*waiting as f64, kept);
+        }
         self.services.update(inputs.services, per_s, kept);
         self.track(inputs.rules, Some((per_s, kept)));
     }
@@ -407,6 +420,24 @@ impl Agent {
             floor: rule.min_rate.clamp(0.0, demand),
             is_held: rule.rate < rule.max_rate,
         }
+    }
+
+    /// Adds those who wait to what their priority asks for: they want to be accepted in the next interval.
+    /// Returns what is left, of priorities that no rule has.
+    fn add_waiting(&self, claims: &mut [Claim]) -> f64 {
+        let mut left = 0.0;
+        for (priority, waiting) in self.waiting.iter().enumerate() {
+            let per_s = waiting.get().unwrap_or(0.0) / self.config.every.as_secs_f64();
+            let is_of = |claim: &&mut Claim| usize::from(claim.priority) == priority;
+            let count = claims.iter_mut().filter(is_of).count();
+            let demand: f64 = claims.iter_mut().filter(is_of).map(|claim| claim.demand).sum();
+            for claim in claims.iter_mut().filter(is_of) {
+                let part = if demand > 0.0 { claim.demand / demand } else { 1.0 / count as f64 };
+                claim.demand += part * per_s;
+            }
+            left += if count == 0 { per_s } else { 0.0 };
+        }
+        left
     }
 
     /// Connections per second that no rule is about, and those that came past policing: by an interface that

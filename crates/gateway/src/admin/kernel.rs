@@ -324,6 +324,8 @@ struct Priorities {
     ordered: bool,
     /// Connections accepted since the start, of visitors and of TCP services, by priority.
     accepted: Vec<u64>,
+    /// Connections that wait in the kernel to be accepted, by priority.
+    waiting: Vec<u64>,
 }
 
 /// SYNs on all interfaces that are policed.
@@ -410,6 +412,7 @@ impl Kernel {
                 count: state.priorities,
                 ordered: *is_ordered,
                 accepted: call.shared().accepts.by_priority(),
+                waiting: call.shared().accepts.waiting(),
             },
             totals: Totals {
                 syns: totals.syns,

@@ -404,6 +404,10 @@ fn accepts(out: &mut Exposition, shared: &Shared) {
     let accepted = accepted.iter().enumerate().map(|(priority, n)| (priority.to_string(), n));
     let help = "Connections accepted, of visitors and of TCP services, by priority (0 first).";
     out.by(("accepted_total", "counter", help), "priority", accepted);
+    let waiting = shared.accepts.waiting();
+    let waiting = waiting.iter().enumerate().map(|(priority, n)| (priority.to_string(), n));
+    let help = "Connections that wait in the kernel to be accepted, by priority.";
+    out.by(("accept_queue", "gauge", help), "priority", waiting);
 }
 
 /// Nothing where there are no TCP services.

@@ -1,13 +1,21 @@
-//! Connections accepted, by priority (docs/kernel.md): those of visitors and those of TCP services.
+//! Connections accepted, and those that wait to be, by priority (docs/kernel.md): of visitors and of TCP
+//! services.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_settings::MAX_PRIORITIES;
+
+use crate::shared::listening::Listening;
+use crate::shared::tcp::TcpServices;
 
 /// Counters of all workers. Each worker has its own, so that no connection writes what another core writes.
 pub struct Accepts {
     workers: Box<[OfWorker]>,
     priorities: usize,
+    /// Where visitors come.
+    http: Arc<Listening>,
+    tcp: Arc<TcpServices>,
 }
 
 /// A cache line, or more.
@@ -16,9 +24,9 @@ pub struct Accepts {
 struct OfWorker([AtomicU64; MAX_PRIORITIES]);
 
 impl Accepts {
-    pub fn new(workers: usize, priorities: usize) -> Self {
+    pub fn new(workers: usize, priorities: usize, http: Arc<Listening>, tcp: Arc<TcpServices>) -> Self {
         let workers = (0..workers).map(|_| OfWorker::default()).collect();
-        Self { workers, priorities: priorities.clamp(1, MAX_PRIORITIES) }
+        Self { workers, priorities: priorities.clamp(1, MAX_PRIORITIES), http, tcp }
     }
 
     /// Only the worker itself calls it: there is one writer, so a load and a store suffice.
@@ -31,6 +39,15 @@ impl Accepts {
     pub fn by_priority(&self) -> Vec<u64> {
         let of = |priority: usize| self.workers.iter().map(move |worker| worker.0[priority].load(Relaxed));
         (0..self.priorities).map(|priority| of(priority).fold(0, u64::wrapping_add)).collect()
+    }
+
+    /// Connections that wait in the kernel to be accepted, by priority. A system call for each socket.
+    pub fn waiting(&self) -> Vec<u64> {
+        let mut all = vec![0; self.priorities];
+        for listening in std::iter::once(self.http.clone()).chain(self.tcp.listening()) {
+            all.iter_mut().zip(listening.waiting()).for_each(|(sum, of)| *sum += of);
+        }
+        all
     }
 
     /// Priorities in which connections are accepted, at least 1.

@@ -41,6 +41,21 @@ impl ListeningSocket {
     }
 }
 
+impl ListeningSocket {
+    /// Connections in its queue. Of a listening socket, the kernel tells it in this field (tcp(7)).
+    fn waiting(&self) -> u64 {
+        // SAFETY: the structure is of numbers only, for which zero is valid.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes to the structure, which is as long.
+        let result = unsafe {
+            let value = (&raw mut info).cast();
+            libc::getsockopt(self.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length)
+        };
+        if result == 0 { info.tcpi_unacked.into() } else { 0 }
+    }
+}
+
 /// All sockets of an address. Each belongs to a worker, and is closed when that worker drops it; the other
 /// workers reach it as long as it is there.
 pub struct Listening {
@@ -107,6 +122,14 @@ impl Listening {
     /// With the port that the system has chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Connections that wait to be accepted, by priority.
+    pub fn waiting(&self) -> impl Iterator<Item = u64> {
+        let of = |sockets: &Vec<Weak<ListeningSocket>>| {
+            sockets.iter().filter_map(Weak::upgrade).map(|socket| socket.waiting()).sum()
+        };
+        self.sockets.iter().map(of)
     }
 
     /// Takes the first connection of the highest priority for which `take` finds one, over the sockets of all

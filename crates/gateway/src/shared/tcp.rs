@@ -267,6 +267,11 @@ impl TcpServices {
         addresses.iter().find(|known| known.key == key).map(|known| known.all.address())
     }
 
+    /// The sockets of every address.
+    pub fn listening(&self) -> Vec<Arc<Listening>> {
+        self.addresses.lock().iter().map(|known| known.all.clone()).collect()
+    }
+
     /// Accept loops that have not ended.
     pub fn accepting(&self) -> usize {
         self.accepting.load(Acquire)

@@ -137,7 +137,9 @@ pub(super) fn configuration(testbed: &Testbed, interface: &str, to: SocketAddr) 
     );
     let rules = testbed.rules.iter().map(|rule| {
         let src = rule.client.map_or("*".to_owned(), |group| machines_of(group).to_string());
-        let (name, rate, burst, priority) = (&rule.name, rule.rate, rule.burst, rule.priority);
+        // A rule without a rate has no burst: the agent gives it that of its rate.
+        let burst = if rule.rate > 0.0 { rule.burst } else { 0 };
+        let (name, rate, priority) = (&rule.name, rule.rate, rule.priority);
         format!(
             "{{ name = \"{name}\", src = \"{src}\", dport = {}, rate = {rate}, burst = {burst}, priority = {priority} }}",
             SERVER.port()

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tidegate_core::detect::Level;
-use tidegate_core::policing::agent::{Agent, AgentConfig, Bound, Change, Inputs, RuleState, Why};
+use tidegate_core::policing::agent::{
+    Agent, AgentConfig, Bound, Change, Inputs, RuleState, ServiceState, Why,
+};
 use tidegate_core::policing::{Filter, SynRule};
 use tidegate_core::units::Timestamp;
 
@@ -35,6 +37,7 @@ fn tick(
         cpu: None,
         capacity,
         services: &[],
+        waiting: &[],
         level: Level::Green,
     };
     agent.tick(&inputs, Timestamp::from_secs(100 + second))
@@ -134,6 +137,7 @@ fn counters_that_begin_again_are_no_demand() {
             cpu: None,
             capacity: Some(1000.0),
             services: &[],
+            waiting: &[],
             level: Level::Green,
         };
         assert_eq!(agent.tick(&inputs, Timestamp::from_secs(100 + second)), []);
@@ -189,6 +193,7 @@ fn ticks_too_close_together_are_one() {
             cpu: None,
             capacity: None,
             services: &[],
+            waiting: &[],
             level: Level::Unknown,
         };
         agent.tick(&inputs, Timestamp::from_millis(ms));
@@ -269,4 +274,42 @@ proptest! {
         let rates: Vec<f64> = world.aggregates.iter().map(|aggregate| aggregate.rule.rate).collect();
         prop_assert!(changes <= 1, "{changes} changes: {rates:?}");
     }
+}
+
+/// Clients who wait for an answer before they ask again send no SYN while they wait. The first priority gets
+/// all that the service can serve, and asks for no more; whoever waits behind it is seen all the same.
+#[test]
+fn who_waits_to_be_accepted_is_demand_without_a_syn() {
+    let rule = |name: &str, priority| SynRule {
+        priority,
+        ..SynRule::new(name, Filter::default(), f64::INFINITY, SynRule::MAX_BURST)
+    };
+    let (first, second) = (rule("first", 0), rule("second", 1));
+    let lowest_rate = |waiting: &[u64]| {
+        let mut agent = Agent::new(CONFIG);
+        let mut lowest = f64::INFINITY;
+        for second_no in 0..30 {
+            let all = 390 * second_no;
+            let state = |rule, seen| RuleState { rule, seen, passed: seen };
+            let inputs = Inputs {
+                rules: &[state(&first, all), state(&second, 0)],
+                unmatched: 0,
+                accepted: all,
+                requests: 0,
+                cpu: None,
+                capacity: Some(0.0),
+                services: &[ServiceState { name: "service", is_full: true, accepted: all, ended: all }],
+                waiting,
+                level: Level::Unknown,
+            };
+            let changes = agent.tick(&inputs, Timestamp::from_secs(100 + second_no));
+            let of_first = changes.iter().filter(|change| change.name == "first");
+            lowest = of_first.fold(lowest, |lowest, change| lowest.min(change.rate));
+        }
+        lowest
+    };
+    assert_eq!(lowest_rate(&[0, 0]), f64::INFINITY, "everything fits");
+    let kept = 390.0 * (1.0 - CONFIG.min_share);
+    let rate = lowest_rate(&[100, 30]);
+    assert!((rate / kept - 1.0).abs() < 0.01, "{rate}, expected {kept}");
 }

@@ -196,6 +196,11 @@ impl World {
         }
     }
 
+    fn waiting(&self, priority: u8) -> f64 {
+        let of = self.aggregates.iter().filter(|aggregate| aggregate.rule.priority == priority);
+        of.map(|aggregate| aggregate.queue).sum()
+    }
+
     fn ask(&mut self) -> Vec<Change> {
         let level = match self.levels {
             None => Level::Unknown,
@@ -210,6 +215,9 @@ impl World {
         let (accepted, requests, unmatched) = self.totals;
         // Who waits, waits for a slot. Connections of a service end in the second in which they are accepted.
         let is_full = self.aggregates.iter().any(|aggregate| aggregate.queue > 0.0);
+        let waiting =
+            self.is_tcp.then(|| (0..=u8::MAX).map(|priority| self.waiting(priority).round() as u64));
+        let waiting: Vec<u64> = waiting.into_iter().flatten().collect();
         let (all, name) = (accepted.round() as u64, "server");
         let service = [ServiceState { name, is_full, accepted: all, ended: all }];
         let inputs = Inputs {
@@ -220,6 +228,7 @@ impl World {
             cpu: self.has_cpu.then(|| self.load.min(1.0)),
             capacity: if self.is_tcp { Some(0.0) } else { self.is_known.then_some(self.serves * self.mix) },
             services: if self.is_tcp { &service } else { &[] },
+            waiting: &waiting,
             level,
         };
         let now = Timestamp::from_secs(self.now_s);

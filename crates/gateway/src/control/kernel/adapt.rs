@@ -79,7 +79,9 @@ impl Adapter {
         let services = sources.shared.tcp.list();
         let names: Vec<_> = services.iter().map(|service| service.name()).collect();
         let services: Vec<_> = names.iter().zip(&*services).map(service_state).collect();
-        agent.tick(&sources.inputs(&rules, &services, state, now), now)
+        let waiting = sources.shared.accepts.waiting();
+        let inputs = Inputs { waiting: &waiting, ..sources.inputs(&rules, &services, state, now) };
+        agent.tick(&inputs, now)
     }
 
     pub fn view(&self) -> Option<View> {
@@ -105,6 +107,7 @@ impl Sources {
             cpu,
             capacity: self.capacity(),
             services,
+            waiting: &[],
             level,
         }
     }
