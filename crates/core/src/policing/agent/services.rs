@@ -4,7 +4,7 @@
 //! While all slots of a service are taken, connections end as fast as it serves them: that is its capacity.
 //! While a slot is free less is asked for, and the capacity that was found stays. It rises slowly then, so
 //! that a service which has become faster is found out: as soon as it is given more than it can serve, its
-//! slots are taken again. What it is given too much until then, the last priority lacks.
+//! slots are taken again. Until then the last priority lacks what it is given too much.
 //!
 //! ```text
 //! slots taken at both ends of an interval:   C = (1 - alpha) C + alpha * (connections that ended, per second)
