@@ -7,7 +7,7 @@
 //! slots are taken again. Until then the last priority lacks what it is given too much.
 //!
 //! ```text
-//! slots taken at both ends of an interval:   C = (1 - alpha) C + alpha * (connections that ended, per second)
+//! slots taken at both ends of an interval:   C = (1 - alpha) C + alpha * (connections that end, per second)
 //! a slot free at either end:                 C = 1.01 C
 //! ```
 
