@@ -1,8 +1,9 @@
 // Takes the pictures in docs/images from the live page of a real gate: npm run screenshots [name]
-// The page of culprits, with traffic of its own: npm run screenshots culprits
+// The pages of culprits and of the kernel, with traffic of their own: npm run screenshots culprits, ... kernel
 // The dashboard's others: TIDEGATE_ADMIN=http://127.0.0.1:9090 npm run screenshots, with a crowd before that gate.
 
 import { readFile } from 'node:fs/promises';
+import http from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { launch, open } from './browser.mjs';
 import { start } from './gate.mjs';
@@ -71,7 +72,48 @@ async function culprits() {
   await flow.end();
   await gate.close();
 }
+/** Partners, a crowd and a network that is refused, each with addresses of the loopback interface. As root. */
+const SYN_RULES = `
+[kernel]
+adapt = true
+[[syn_rule]]
+name = "partners"
+src = "127.1.0.0/16"
+rate = 50
+preferred = true
+[[syn_rule]]
+name = "crowd"
+src = "127.2.0.0/16"
+rate = 40
+burst = 10
+priority = 1
+min_rate = 5
+[[syn_rule]]
+name = "nonsense"
+src = "127.3.0.0/16"
+rate = 1
+burst = 1
+excess = "reset"
+priority = 2`;
+
+/** The page of the kernel, with connections that rules let pass and that they refuse. */
+async function kernel() {
+  const gate = await start({ more: SYN_RULES });
+  await gate.open(45);
+  const ask = net => http.get(gate.url, { agent: false, localAddress: `127.${net}.0.1`, timeout: 2000 })
+    .on('response', answer => answer.resume()).on('timeout', function timeout() { this.destroy(); }).on('error', () => {});
+  const each = [[1, 50], [2, 12], [3, 100]].map(([net, ms]) => setInterval(ask, ms, net));
+  const page = await open(browser, { viewport: { width: 1280, height: 1500 } });
+  await page.goto(`${gate.admin}/#kernel`);
+  await page.locator('tr', { hasText: 'nonsense' }).first().waitFor();
+  await page.waitForTimeout(60_000);
+  await page.screenshot({ path: `${folder}/dashboard-kernel.png` });
+  each.forEach(clearInterval);
+  await page.context().close();
+  await gate.close();
+}
 if (only === 'culprits') await culprits();
+if (only === 'kernel') await kernel();
 for (const [name, seconds, settings, context, asked] of admin ? [] : shots.filter(([name]) => !only || name.includes(only))) {
   const gate = await start({ ...settings, rate: 5 });
   const page = await open(browser, { ...context, reducedMotion: 'reduce' });

@@ -319,8 +319,8 @@ impl Agent {
     pub fn view(&self) -> View {
         let rule = |(name, tracked): (&String, &Tracked)| RuleView {
             name: name.clone(),
-            demand: tracked.demand.get().unwrap_or(0.0),
-            accepted: tracked.accepted.get().unwrap_or(0.0),
+            demand: some_demand(tracked.demand.get().unwrap_or(0.0)),
+            accepted: some_demand(tracked.accepted.get().unwrap_or(0.0)),
             why: tracked.why,
         };
         View {
