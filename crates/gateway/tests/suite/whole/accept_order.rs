@@ -119,13 +119,15 @@ fn the_origin_gets_requests_in_the_order_of_their_priority() {
                 visitors.push(visitor);
             }
         }
+        let accepts = &gate.server().shared().accepts;
+        until(|| format!("{:?}", accepts.waiting()), |waiting| waiting == "[3, 4, 6, 0]");
         origin.latch.open();
         let order: Vec<_> = visitors.iter().map(|_| origin.next()).collect();
         let expected = [vec!["/high"; 3], vec!["/middle"; 4], vec!["/low"; 6]].concat();
         assert_eq!(order, expected, "{workers} workers");
         served(&mut first);
         visitors.iter_mut().for_each(served);
-        assert_eq!(gate.server().shared().accepts.by_priority(), [3, 4, 6, 1]);
+        assert_eq!((accepts.by_priority(), accepts.waiting()), (vec![3, 4, 6, 1], vec![0; 4]));
         let metrics = crate::whole::harness::admin(&gate, "/metrics");
         assert!(metrics.contains("\ntidegate_accepted_total{priority=\"1\"} 4\n"), "{metrics}");
     }
