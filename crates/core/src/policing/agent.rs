@@ -212,7 +212,7 @@ impl RuleView {
     }
 }
 
-/// The agent.
+/// Sets rates and bursts of rules: one [`Agent::tick`] in each interval.
 #[derive(Clone, Debug)]
 pub struct Agent {
     config: AgentConfig,

@@ -79,8 +79,19 @@ impl Adapter {
         let services = sources.shared.tcp.list();
         let names: Vec<_> = services.iter().map(|service| service.name()).collect();
         let services: Vec<_> = names.iter().zip(&*services).map(service_state).collect();
-        let waiting = sources.shared.accepts.waiting();
-        let inputs = Inputs { waiting: &waiting, ..sources.inputs(&rules, &services, state, now) };
+        let accepts = &sources.shared.accepts;
+        let (cpu, level) = sources.hosts(now);
+        let inputs = Inputs {
+            rules: &rules,
+            unmatched: state.totals.unmatched,
+            accepted: accepts.by_priority().into_iter().fold(0, u64::wrapping_add),
+            requests: sources.requests(now),
+            cpu,
+            capacity: sources.capacity(),
+            waiting: &accepts.waiting(),
+            services: &services,
+            level,
+        };
         agent.tick(&inputs, now)
     }
 
@@ -90,26 +101,10 @@ impl Adapter {
 }
 
 impl Sources {
-    fn inputs<'a>(
-        &self,
-        rules: &'a [RuleState<'a>],
-        services: &'a [ServiceState<'a>],
-        state: &KernelState,
-        now: Timestamp,
-    ) -> Inputs<'a> {
+    /// Requests so far, without polls of visitors who wait.
+    fn requests(&self, now: Timestamp) -> u64 {
         let total = Snapshot::take(self.shared.shards.iter().map(|shard| &**shard), now);
-        let (cpu, level) = self.hosts(now);
-        Inputs {
-            rules,
-            unmatched: state.totals.unmatched,
-            accepted: self.shared.accepts.by_priority().into_iter().fold(0, u64::wrapping_add),
-            requests: total.event(Event::Requests).saturating_sub(total.event(Event::StatusPolls)),
-            cpu,
-            capacity: self.capacity(),
-            services,
-            waiting: &[],
-            level,
-        }
+        total.event(Event::Requests).saturating_sub(total.event(Event::StatusPolls))
     }
 
     /// The greatest load of a CPU that a detector reads, and the worst level of all detectors.
