@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tidegate_core::policing::{Excess, Filter, RuleError, Rules, SynRule as CoreRule};
+use tidegate_core::policing::{Excess, Filter, SynRule as CoreRule};
 
 use super::declare::Leaf;
 use super::kinds::net::{Address, INTERFACE, NAME, NetworkOrAny, REPLICA};
@@ -237,8 +237,15 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     let kernel = &settings.kernel;
     for (i, rule) in settings.syn_rule.iter().enumerate() {
         let path = item_path("syn_rule", &rule.name, i);
-        if let Err(RuleError::Value { what, .. }) = Rules::new([rule.compiled()]) {
-            out.conflict(&path, format!("that {what}"), "others", None);
+        if rule.rate > 0.0 && rule.rate < CoreRule::MIN_RATE {
+            let expected = format!("0 (no limit), or at least {}", CoreRule::MIN_RATE);
+            out.conflict(&format!("{path}.rate"), expected, rule.rate.to_string(), None);
+        }
+        if let (Some(src), Some(dst)) = (rule.src, rule.dst)
+            && src.addr().is_ipv4() != dst.addr().is_ipv4()
+        {
+            let expected = "a network of the same family as `src`";
+            out.conflict(&format!("{path}.dst"), expected, format!("{dst} beside {src}"), None);
         }
         if kernel.priorities != 0 && usize::from(rule.priority) >= kernel.priorities {
             let expected = format!("less than `kernel.priorities`, which is {}", kernel.priorities);
@@ -248,19 +255,14 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
             let expected = format!("at most `rate`, which is {}", rule.rate);
             out.conflict(&format!("{path}.min_rate"), expected, rule.min_rate.to_string(), None);
         }
-        let canonical = |rule: &SynRule| {
-            let trunc = |net: Option<IpNet>| net.map(|net| net.trunc());
-            (trunc(rule.src), rule.sport, trunc(rule.dst), rule.dport)
-        };
-        if let Some(first) = settings.syn_rule[..i].iter().find(|first| canonical(first) == canonical(rule)) {
+        let filter = rule.filter().canonical();
+        let is_same = |first: &&SynRule| first.filter().canonical() == filter;
+        if let Some(first) = settings.syn_rule[..i].iter().find(is_same) {
             let got = format!("the same as those of syn_rule.{}", first.name);
-            let expected = "addresses and ports that no other rule has";
-            out.conflict(
-                &path,
-                expected,
-                got,
-                Some("The most specific rule decides, so one must be.".into()),
-            );
+            let hint = "The most specific rule decides, so one must be.".to_owned();
+            let keys = ["src", "sport", "dst", "dport", "name"].map(|key| format!("{path}.{key}"));
+            let at = keys.iter().find(|key| out.has(key)).unwrap_or(&path);
+            out.conflict(at, "addresses and ports that no other rule has", got, Some(hint));
         }
     }
     if settings.syn_rule.len() > kernel.max_rules {
