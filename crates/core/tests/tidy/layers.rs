@@ -64,13 +64,14 @@ const CLOCKS: [&str; 4] = ["std::time::Instant", "SystemTime", "clock_gettime", 
 /// Where answers are made. A status anywhere else would be a decision in the wrong place.
 const MAY_ANSWER: [&str; 4] = ["proxy/respond", "http/wire", "config/page", "admin"];
 /// The side of the origin, and of other applications, which reads the statuses that those have chosen.
-const MAY_READ: [&str; 7] = [
+const MAY_READ: [&str; 8] = [
     "proxy/stages/forward",
     "proxy/stages/coalesce",
     "shared/coalesce",
     "upstream",
     "control/health",
     "http/hygiene",
+    "http/visitor_link",
     "config/authoriser",
 ];
 

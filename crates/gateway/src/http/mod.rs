@@ -3,4 +3,6 @@
 pub mod hygiene;
 pub mod socket;
 pub mod target;
+pub mod visitor_body;
+pub mod visitor_link;
 pub mod wire;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::base::access_log::Entry;
 use crate::config::Config;
 use crate::http::hygiene;
-use crate::http::wire::WireHandle;
+use crate::http::visitor_link::VisitorLink;
 use crate::shared::free_slots::Silence;
 use crate::shared::policies::refusals::{Cause, Refusal};
 use crate::shared::policies::stats::Done;
@@ -33,8 +33,7 @@ pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decisi
 
 pub struct Conn {
     pub peer: SocketAddr,
-    /// The wire between it and hyper.
-    pub wire: WireHandle,
+    pub link: VisitorLink,
     pub control: ConnControl,
     /// The session that is bound to it, if connections identify sessions.
     pub session: SessionLink,

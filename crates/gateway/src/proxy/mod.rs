@@ -1,8 +1,10 @@
 //! One request, from its connection to its answer.
 
 pub mod accept;
+pub mod connection;
 pub mod context;
 pub mod cookies;
+mod counted;
 pub mod listeners;
 pub mod navigation;
 pub mod respond;

@@ -3,10 +3,11 @@
 use bytes::BytesMut;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, request};
+use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
 
 use crate::config::page::{self, KeptForm};
+use crate::http::visitor_body::VisitorBody;
 
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -80,7 +81,7 @@ fn quality(headers: &HeaderMap, wanted: &str) -> f32 {
 }
 
 /// The request's form, if it is one that can be kept over the wait: at most `max` bytes, urlencoded, a POST.
-pub async fn kept_form(parts: &request::Parts, mut body: Incoming, max: usize) -> Option<KeptForm> {
+pub async fn kept_form(parts: &request::Parts, mut body: VisitorBody, max: usize) -> Option<KeptForm> {
     let kind = parts.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok())?;
     let declared = body.size_hint().lower();
     if parts.method != Method::POST || declared > max as u64 || !is_form(kind) {

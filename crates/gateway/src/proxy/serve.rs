@@ -8,13 +8,11 @@
 //!    └────────────► respond ◄────────┴────────────┘
 //! ```
 
-use std::convert::Infallible;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::{Request, Response, request};
-use hyper::body::Incoming;
+use http::{Request, request};
 use tidegate_core::admission::Progress;
 use tidegate_core::measure::{Counters, Event};
 use tidegate_core::room::{LOOK_AGAIN, TicketStatus, is_held};
@@ -23,31 +21,21 @@ use tokio::time::Instant;
 
 use crate::base::guard::{caught, within};
 use crate::config::page;
-use crate::http::wire::Tracked;
+use crate::http::visitor_body::VisitorBody;
 use crate::http::{hygiene, target};
 use crate::proxy::context::{Conn, RequestContext};
 use crate::proxy::respond::{self, STATUS_PATH, WaitingAnswer};
-use crate::proxy::response_body::ResponseBody;
 use crate::proxy::stages::admission::Asked;
-use crate::proxy::stages::forward::{Answer, Forwarded, TicketGuard, own};
+use crate::proxy::stages::forward::{Answer, TicketGuard, own};
 use crate::proxy::stages::room::Outcome;
 use crate::shared::Worker;
 use crate::shared::policies::refusals::Cause;
 use crate::upstream::body::RequestBody;
 
-pub type TrackedAnswer = Response<Tracked<ResponseBody<Forwarded>>>;
-
 /// Serves one request. Never fails: every fault is an answer.
-///
-/// # Errors
-/// None; the type is what hyper asks for.
-pub async fn serve(
-    worker: Rc<Worker>,
-    conn: Rc<Conn>,
-    request: Request<Incoming>,
-) -> Result<TrackedAnswer, Infallible> {
+pub async fn serve(worker: Rc<Worker>, conn: Rc<Conn>, request: Request<VisitorBody>) -> Answer {
     let shared = worker.shared.clone();
-    let (wire, silence) = (conn.wire.clone(), conn.silence.clone());
+    let silence = conn.silence.clone();
     let limit = worker.config().settings.limits.request_timeout;
     let counter = worker.clone();
     let shard = worker.shard.clone();
@@ -69,13 +57,13 @@ pub async fn serve(
     if shared.is_draining() {
         respond::close(&mut response);
     }
-    Ok(response.map(|body| wire.track(body)))
+    response
 }
 
 async fn handle(
     worker: Rc<Worker>,
     conn: Rc<Conn>,
-    request: Request<Incoming>,
+    request: Request<VisitorBody>,
     deadline: Option<Instant>,
 ) -> Answer {
     let started = worker.now();
@@ -116,7 +104,7 @@ async fn handle(
             context.worker.count(by);
             let guard = TicketGuard::new(&context.worker, ticket, claim);
             // On the heap: several kilobytes, which the gate's own small answers would carry along.
-            Box::pin(context.forward(parts, RequestBody::incoming(body), by, cookies, guard)).await
+            Box::pin(context.forward(parts, RequestBody::visitor(body), by, cookies, guard)).await
         }
         Outcome::Wait(waiting) => context.wait_in_room(&parts, body, *waiting).await,
         Outcome::Throttled { retry_after } => {
@@ -187,7 +175,7 @@ impl RequestContext {
     async fn wait_in_room(
         &mut self,
         parts: &request::Parts,
-        body: Incoming,
+        body: VisitorBody,
         waiting: WaitingAnswer,
     ) -> Answer {
         if waiting.kind == page::Kind::Full {
@@ -209,7 +197,7 @@ impl RequestContext {
     async fn no_session_slot(
         &mut self,
         parts: &request::Parts,
-        body: Incoming,
+        body: VisitorBody,
         retry_after: Duration,
     ) -> Answer {
         self.count_shed(Event::SessionsRefused);

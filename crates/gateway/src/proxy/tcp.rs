@@ -10,7 +10,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use crate::http::socket::reset_on_close;
-use crate::proxy::accept::{Counted, is_turned_away, pause};
+use crate::proxy::accept::{is_turned_away, pause};
+use crate::proxy::counted::Counted;
 use crate::proxy::listeners::{Accepted, Listeners, Reach};
 use crate::shared::tcp::{NewSockets, TcpService, TcpSlot, TcpSockets};
 use crate::shared::{Drain, Worker, reached};

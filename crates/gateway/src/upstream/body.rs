@@ -10,9 +10,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use crate::http::visitor_body::VisitorBody;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use crate::http::hygiene::prepare_trailers;
 use crate::upstream::deadline::Limit;
@@ -27,7 +27,7 @@ enum Kind {
     #[default]
     Empty,
     Full(Bytes),
-    Incoming(Incoming),
+    Visitor(VisitorBody),
     Boxed(Pin<Box<dyn Body<Data = Bytes, Error = BoxError>>>),
     Held(Rc<Held>),
 }
@@ -42,8 +42,8 @@ impl RequestBody {
         Self(Kind::Full(bytes.into()))
     }
 
-    pub fn incoming(body: Incoming) -> Self {
-        if body.is_end_stream() { Self::empty() } else { Self(Kind::Incoming(body)) }
+    pub fn visitor(body: VisitorBody) -> Self {
+        if body.is_end_stream() { Self::empty() } else { Self(Kind::Visitor(body)) }
     }
 
     pub fn boxed(body: impl Body<Data = Bytes, Error = BoxError> + 'static) -> Self {
@@ -70,7 +70,7 @@ impl fmt::Debug for RequestBody {
         f.write_str(match self.0 {
             Kind::Empty => "Empty",
             Kind::Full(_) => "Full",
-            Kind::Incoming(_) => "Incoming",
+            Kind::Visitor(_) => "Visitor",
             Kind::Boxed(_) => "Boxed",
             Kind::Held(_) => "Held",
         })
@@ -92,9 +92,7 @@ impl Body for RequestBody {
                 self.0 = Kind::Empty;
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
-            Kind::Incoming(body) => {
-                Pin::new(body).poll_frame(cx).map(|f| f.map(|f| f.map_err(BoxError::from)))
-            }
+            Kind::Visitor(body) => Pin::new(body).poll_frame(cx),
             Kind::Boxed(body) => body.as_mut().poll_frame(cx),
             Kind::Held(held) => held.poll_frame(cx),
         }
@@ -104,7 +102,7 @@ impl Body for RequestBody {
         match &self.0 {
             Kind::Empty => true,
             Kind::Full(bytes) => bytes.is_empty(),
-            Kind::Incoming(body) => body.is_end_stream(),
+            Kind::Visitor(body) => body.is_end_stream(),
             Kind::Boxed(body) => body.is_end_stream(),
             Kind::Held(held) => held.is_end_stream(),
         }
@@ -114,7 +112,7 @@ impl Body for RequestBody {
         match &self.0 {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Incoming(body) => body.size_hint(),
+            Kind::Visitor(body) => body.size_hint(),
             Kind::Boxed(body) => body.size_hint(),
             Kind::Held(held) => held.size_hint(),
         }

@@ -12,6 +12,7 @@ use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use tidegate_gateway::http::socket::Socket;
+use tidegate_gateway::http::visitor_body::VisitorBody;
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::body::RequestBody;
 use tidegate_gateway::upstream::dispatch::{Dispatcher, SendContext};
@@ -35,7 +36,8 @@ async fn gate(d: Dispatcher) -> SocketAddr {
                 async move {
                     let upgrade = req.headers().contains_key("upgrade").then(|| hyper::upgrade::on(&mut req));
                     let ctx = SendContext { upgrade, ..SendContext::default() };
-                    let response = d.send(req.map(RequestBody::incoming), ctx).await;
+                    let response =
+                        d.send(req.map(|body| RequestBody::visitor(VisitorBody::Hyper(body))), ctx).await;
                     Ok::<_, Infallible>(match response {
                         Ok(response) => response.map(RequestBody::boxed_response),
                         Err(_) => Response::builder().status(502).body(RequestBody::empty()).unwrap(),

@@ -320,10 +320,10 @@ impl RequestContext {
         let upgrade = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| http_11);
         let keep_upgrade = upgrade.is_some();
         let context = SendContext {
-            expect_continue: self.for_all.is_none() && self.conn.wire.expect_continue(),
+            expect_continue: self.for_all.is_none() && self.conn.link.expect_continue(),
             // A request for all belongs to no connection: the visitor's may be at its next request.
             on_informational: (http_11 && self.for_all.is_none()).then(|| {
-                let wire = self.conn.wire.clone();
+                let link = self.conn.link.clone();
                 let relay: OnInformational = Rc::new(move |status, fields| {
                     if status == StatusCode::CONTINUE {
                         return; // hyper says it itself when the body is asked for
@@ -332,7 +332,7 @@ impl RequestContext {
                     for name in NOT_IN_INTERIM {
                         fields.remove(name);
                     }
-                    wire.informational(status, &fields);
+                    link.informational(status, &fields);
                 });
                 relay
             }),
@@ -409,7 +409,7 @@ impl Forwarded {
         }
         x.tell_shadow(&mut parts.headers);
         if tunnel {
-            x.conn.wire.pass_through();
+            x.conn.link.pass_through();
             x.worker.count(Event::Upgrades);
             if let Some(tunnel) = x.conn.control.tunnel() {
                 tunnel.hold(x.session.as_mut().and_then(|session| session.take_stay()));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use http::{Uri, request};
-use hyper::body::{Body as _, Incoming};
+use http_body::Body as _;
 use tidegate_core::admission::{PolicyStep, Progress};
 use tidegate_core::measure::Event;
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, RouteId};
@@ -13,6 +13,7 @@ use tidegate_core::throttle::Throttle;
 
 use crate::config::page::Kind;
 use crate::http::target;
+use crate::http::visitor_body::VisitorBody;
 use crate::proxy::context::RequestContext;
 use crate::proxy::navigation::wants_html;
 use crate::proxy::respond::{self, WaitingAnswer};
@@ -41,7 +42,7 @@ impl RequestContext {
         version: u64,
         parts: &mut request::Parts,
         url_ticket: Option<&str>,
-        body: &mut Option<Incoming>,
+        body: &mut Option<VisitorBody>,
     ) -> Result<Outcome, Box<Answer>> {
         let is_plain = is_plain(parts, body.as_ref());
         if crate::shared::policies::is_watched(version) {
@@ -148,7 +149,7 @@ impl RequestContext {
         policy: &ActivePolicy,
         retry_after: Option<Duration>,
         parts: &mut request::Parts,
-        body: &mut Option<Incoming>,
+        body: &mut Option<VisitorBody>,
     ) -> Performed {
         let done = Done::from(policy.action);
         policies.count(policy, done);
@@ -187,11 +188,11 @@ impl RequestContext {
             // A form's data cannot be sent elsewhere.
             Action::Lighter(_) => respond::refused(503, name, &self.id, wait),
             Action::Close => {
-                self.conn.wire.mute();
+                self.conn.link.mute();
                 respond::unsent()
             }
             Action::Reset | Action::Stop => {
-                self.conn.wire.abort();
+                self.conn.link.abort();
                 self.conn.control.reset();
                 respond::unsent()
             }
@@ -211,7 +212,7 @@ impl RequestContext {
         throttle: &Arc<Throttle>,
         retry_after: Option<Duration>,
         parts: &request::Parts,
-        body: &mut Option<Incoming>,
+        body: &mut Option<VisitorBody>,
     ) -> Box<Answer> {
         let wait = retry_after.unwrap_or(RETRY_AFTER);
         let cause = Cause::Throttle(throttle.clone());
@@ -256,8 +257,8 @@ impl RequestContext {
 }
 
 /// The method is safe and there is no body: another URL or another request's answer may serve it.
-pub(crate) fn is_plain(parts: &request::Parts, body: Option<&Incoming>) -> bool {
-    parts.method.is_safe() && body.is_none_or(Incoming::is_end_stream)
+pub(crate) fn is_plain(parts: &request::Parts, body: Option<&VisitorBody>) -> bool {
+    parts.method.is_safe() && body.is_none_or(VisitorBody::is_end_stream)
 }
 
 enum Rerouted {

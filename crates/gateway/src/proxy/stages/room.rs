@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::ACCEPT_LANGUAGE;
 use http::{HeaderMap, HeaderValue, Response, request};
-use hyper::body::Incoming;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
 use tidegate_core::admission::{Admission, PAGE_IDLE, PAGE_PASS, PolicyStep, Position, Presented};
@@ -19,6 +18,7 @@ use tidegate_core::units::{ClassId, Timestamp};
 use crate::config::page::{self, Kind};
 use crate::config::{ClassTag, Config};
 use crate::http::target;
+use crate::http::visitor_body::VisitorBody;
 use crate::proxy::context::RequestContext;
 use crate::proxy::cookies::{self, Cookies};
 use crate::proxy::navigation::{can_return, kept_form, wants_html};
@@ -112,7 +112,7 @@ impl RequestContext {
     pub(crate) async fn waiting_answer(
         &mut self,
         parts: &request::Parts,
-        body: Incoming,
+        body: VisitorBody,
         w: WaitingAnswer,
     ) -> Response<Bytes> {
         let mut html = wants_html(&parts.headers);
