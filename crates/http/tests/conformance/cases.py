@@ -3,12 +3,14 @@
     for case in cases("requests.txt"):
         case.name, case.paragraph, case.asked, case.bytes, case.closes, case.expected, case.gate
 
-Run alone, it prints how many cases each file has.
+Run alone, it prints how many cases each file has. `cases.py head|response|content FOLDER` writes the cases as files,
+as seeds of the fuzz target of this name.
 """
 
 import dataclasses
 import pathlib
 import re
+import sys
 
 HERE = pathlib.Path(__file__).parent
 SIMPLE = {"r": b"\r", "n": b"\n", "t": b"\t", "\\": b"\\"}
@@ -57,6 +59,12 @@ def cases(name):
     return found
 
 
+FILES = {"head": "requests.txt", "content": "contents.txt", "response": "responses.txt"}
+
 if __name__ == "__main__":
-    for file in ("requests.txt", "contents.txt", "responses.txt"):
-        print(file, len(cases(file)))
+    if len(sys.argv) == 3:
+        for number, case in enumerate(cases(FILES[sys.argv[1]])):
+            (pathlib.Path(sys.argv[2]) / f"conformance-{number}").write_bytes(case.bytes)
+    else:
+        for file in FILES.values():
+            print(file, len(cases(file)))

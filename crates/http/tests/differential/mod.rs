@@ -21,6 +21,15 @@ use tidegate_http::{HeadLimits, ResponseLimits};
 pub const LIMITS: HeadLimits = HeadLimits { bytes: 4096, fields: 32, target: 1024, body: 0 };
 pub const RESPONSE_LIMITS: ResponseLimits = ResponseLimits { bytes: 4096, fields: 32 };
 
+/// Where a fuzzer's input is cut: as its first bytes say.
+#[allow(dead_code, reason = "for the fuzz targets")]
+pub fn cuts(input: &[u8]) -> Vec<usize> {
+    let at = |&b: &u8| usize::from(b) * 7 % (input.len() + 1);
+    let mut cuts: Vec<usize> = input.iter().take(3).map(at).collect();
+    cuts.sort_unstable();
+    cuts
+}
+
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
