@@ -2,6 +2,7 @@
 
 pub mod hygiene;
 pub mod socket;
+pub mod stream;
 pub mod target;
 pub mod visitor_body;
 pub mod visitor_link;
