@@ -326,7 +326,7 @@ impl RequestContext {
                 let link = self.conn.link.clone();
                 let relay: OnInformational = Rc::new(move |status, fields| {
                     if status == StatusCode::CONTINUE {
-                        return; // hyper says it itself when the body is asked for
+                        return; // the connection says it when the body is asked for
                     }
                     let mut fields = fields.clone();
                     for name in NOT_IN_INTERIM {
