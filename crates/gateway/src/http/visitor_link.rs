@@ -1,49 +1,58 @@
 //! What a request's stages and its visitor's connection tell each other past head and body, whatever the
-//! protocol: interim responses, the departure of the visitor, the end of the connection.
+//! protocol: interim responses, the departure of the visitor, the end of the connection, its upgrade.
 
 use http::{HeaderMap, StatusCode};
 
-use crate::http::wire::WireHandle;
+use crate::http::http1::Http1Link;
+
+pub use crate::http::tunnel_io::{TunnelIo, VisitorStream, VisitorUpgrade};
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub enum VisitorLink {
-    Http1(WireHandle),
+    Http1(Http1Link),
 }
 
 impl VisitorLink {
     /// Whether the present request asked for `100 Continue`.
     pub fn expect_continue(&self) -> bool {
         match self {
-            Self::Http1(wire) => wire.expect_continue(),
+            Self::Http1(link) => link.expect_continue(),
+        }
+    }
+
+    /// The visitor's side of a tunnel, if the present request offers to switch protocols. Once a request.
+    pub fn take_upgrade(&self) -> Option<VisitorUpgrade> {
+        match self {
+            Self::Http1(link) => link.take_upgrade(),
         }
     }
 
     /// Bytes after the present request are no longer HTTP. To be called before answering 101 (RFC 9110 7.8).
     pub fn pass_through(&self) {
         match self {
-            Self::Http1(wire) => wire.pass_through(),
+            Self::Http1(link) => link.pass_through(),
         }
     }
 
     /// Whether a request is being served: its response has not been written completely.
     pub fn is_busy(&self) -> bool {
         match self {
-            Self::Http1(wire) => wire.is_busy(),
+            Self::Http1(link) => link.is_busy(),
         }
     }
 
     /// From now on nothing is written, and the connection closes as usual.
     pub fn mute(&self) {
         match self {
-            Self::Http1(wire) => wire.mute(),
+            Self::Http1(link) => link.mute(),
         }
     }
 
     /// As [`VisitorLink::mute`], and the connection closes at once; the socket's options decide how.
     pub fn abort(&self) {
         match self {
-            Self::Http1(wire) => wire.abort(),
+            Self::Http1(link) => link.abort(),
         }
     }
 
@@ -51,7 +60,14 @@ impl VisitorLink {
     /// sent, and is not.
     pub fn informational(&self, status: StatusCode, fields: &HeaderMap) -> bool {
         match self {
-            Self::Http1(wire) => wire.informational(status, fields),
+            Self::Http1(link) => link.informational(status, fields),
+        }
+    }
+
+    /// The connection closes as soon as it is idle, or with the end of the present response.
+    pub fn finish(&self) {
+        match self {
+            Self::Http1(link) => link.finish(),
         }
     }
 }

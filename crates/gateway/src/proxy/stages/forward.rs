@@ -316,8 +316,8 @@ impl RequestContext {
 
     fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
         let http_11 = parts.version == Version::HTTP_11;
-        // hyper offers an upgrade where the request asks for one.
-        let upgrade = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| http_11);
+        let may_switch = http_11 && self.for_all.is_none();
+        let upgrade = may_switch.then(|| self.conn.link.take_upgrade()).flatten();
         let keep_upgrade = upgrade.is_some();
         let context = SendContext {
             expect_continue: self.for_all.is_none() && self.conn.link.expect_continue(),
@@ -326,7 +326,7 @@ impl RequestContext {
                 let link = self.conn.link.clone();
                 let relay: OnInformational = Rc::new(move |status, fields| {
                     if status == StatusCode::CONTINUE {
-                        return; // hyper says it itself when the body is asked for
+                        return; // the connection says it when the body is asked for
                     }
                     let mut fields = fields.clone();
                     for name in NOT_IN_INTERIM {
@@ -346,9 +346,9 @@ impl RequestContext {
     /// Makes a head the one that the origin gets.
     pub(crate) fn prepare(&self, parts: &mut request::Parts, keep_upgrade: bool) {
         let settings = &self.config.settings;
-        let scheme = target::scheme(&parts.headers, self.trusted);
+        let scheme = target::scheme(&parts.headers, self.trusted, self.conn.info.scheme);
         let context = ForwardContext {
-            peer: self.conn.peer.ip(),
+            peer: self.conn.info.peer.ip(),
             trusted: self.trusted,
             scheme,
             via: &settings.proxy.via,
