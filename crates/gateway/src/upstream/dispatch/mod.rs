@@ -19,8 +19,8 @@
 //!
 //! "Nothing was sent": the socket refused the first byte. A body can be repeated that is known beforehand, or
 //! of which all that was sent is still here: nothing, or a small beginning that went along with the head. A
-//! retry happens once per request and within the budget ([`budget`]). Methods that are not idempotent only use
-//! pooled connections that were idle for less than [`FRESH_ENOUGH`], where the race against the origin's
+//! retry happens once per request and within the budget ([`budget`]). Methods that are not idempotent only
+//! use pooled connections that were idle for less than [`FRESH_ENOUGH`], where the race against the origin's
 //! keep-alive timer is practically excluded.
 //!
 //! The task of the request drives the origin's socket: no task belongs to a connection, and nothing is passed
