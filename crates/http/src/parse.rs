@@ -149,3 +149,6 @@ fn broken(part: &[u8]) -> Option<BadLine> {
         Some(BadLine::Control)
     }
 }
+
+#[cfg(test)]
+mod tests;
