@@ -16,11 +16,11 @@ use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::config::page::{Kind, Pages, View};
 use tidegate_gateway::http::hygiene;
 use tidegate_gateway::http::hygiene::ForwardContext;
-use tidegate_gateway::http::wire::{HeadLimits, HeadScan};
 use tidegate_gateway::proxy::navigation;
 use tidegate_gateway::shared::Drain;
 use tidegate_gateway::shared::policies::PublishedPolicies;
 use tidegate_gateway::shared::request_paths::RequestPaths;
+use tidegate_http::{HeadLimits, RequestParser};
 use tidegate_settings::Room;
 use tokio::sync::watch;
 
@@ -143,8 +143,8 @@ fn heads() {
     }
     head.extend_from_slice(b"\r\n");
     let limits = HeadLimits { bytes: 16 << 10, fields: 100, target: 8 << 10, body: 1 << 30 };
-    bench("head scan", HeadScan::default, |mut scan| {
-        black_box(scan.scan(black_box(&head), &limits)).ok();
+    bench("head parse", RequestParser::new, |mut parser| {
+        black_box(parser.parse(black_box(&head), &limits)).ok();
     });
     bench("head check", parts, |mut parts| {
         black_box(hygiene::check(&mut parts)).ok();

@@ -15,7 +15,7 @@ use tidegate_core::units::ClassId;
 use crate::config::page::{self, Kind, View};
 use crate::config::{ClassTag, Config};
 use crate::http::hygiene::Reject;
-use crate::http::{target, wire};
+use crate::http::{http1, target};
 use crate::upstream::body::BoxError;
 use crate::upstream::dispatch::DispatchError;
 use tidegate_settings::Role;
@@ -347,7 +347,7 @@ pub fn failed(error: &DispatchError) -> Response<Bytes> {
 }
 
 fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
-    let status = wire::is_bad_body(&**error).map_or(400, |bad| bad.status());
+    let status = http1::is_bad_body(&**error).map_or(400, |bad| bad.status());
     match status {
         413 => (StatusCode::PAYLOAD_TOO_LARGE, "The request's body is larger than this service takes.\n"),
         408 => (StatusCode::REQUEST_TIMEOUT, "The request's body did not come.\n"),

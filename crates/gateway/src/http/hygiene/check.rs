@@ -4,7 +4,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Method, Version, header};
 
-use crate::http::wire::is_authority;
+use tidegate_http::target::is_authority;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -49,7 +49,7 @@ impl Reject {
     }
 }
 
-/// Checks a request head that has passed the wire; decrements `Max-Forwards` of OPTIONS.
+/// Checks a request head that the parser has accepted; decrements `Max-Forwards` of OPTIONS.
 pub fn check(parts: &mut Parts) -> Result<Target, Reject> {
     if parts.method == Method::CONNECT {
         return Err(Reject::Connect);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::HeaderMap;
 use ipnet::IpNet;
 
-use crate::http::wire::is_token;
+use tidegate_http::is_token;
 
 /// Entries that are read, from the right. No chain of trusted proxies is longer; longer fields are attacks.
 const MAX_HOPS: usize = 32;

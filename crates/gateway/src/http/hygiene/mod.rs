@@ -1,6 +1,6 @@
 //! A proxy's duties by RFC 9110, 9112 and 7239: requests and responses are prepared for the other side.
 //!
-//! Pure functions on heads. The wire has checked the framing of requests before; here it is about meaning:
+//! Pure functions on heads. The parser has checked the framing of requests before; here it is about meaning:
 //! which host is asked ([`check`]), what may be passed on ([`prepare_request`], [`prepare_response`]), and
 //! who asks ([`client_ip`]).
 

@@ -61,7 +61,7 @@ pub fn prepare_request(parts: &mut Parts, ctx: &ForwardContext<'_>) {
     hops::strip(headers);
     if chunked {
         // Without the field hyper's client takes a body of unknown size for none when the method is GET or
-        // HEAD. The wire has checked that the value is exactly this.
+        // HEAD. The parser has checked that the value is exactly this.
         headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if let Some(upgrade) = upgrade {
@@ -107,7 +107,7 @@ fn strip_disguised(headers: &mut HeaderMap) {
         .filter(|name| name.as_str().contains('_'))
         .filter(|name| {
             let plain = name.as_str().replace('_', "-");
-            crate::http::wire::is_forbidden_trailer(plain.as_bytes())
+            tidegate_http::is_forbidden_trailer(plain.as_bytes())
         })
         .cloned()
         .collect();
@@ -116,7 +116,7 @@ fn strip_disguised(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the visitor accepts trailers. hyper sends them only then, and so should the origin.
+/// Whether the visitor accepts trailers. The connection sends them only then, and so should the origin.
 fn accepts_trailers(headers: &HeaderMap) -> bool {
     headers.get_all(header::TE).iter().any(|value| {
         value.as_bytes().split(|&b| b == b',').any(|c| c.trim_ascii().eq_ignore_ascii_case(b"trailers"))

@@ -11,7 +11,7 @@ use http::{Method, StatusCode, Version};
 
 use super::hops;
 use super::request::via;
-use crate::http::wire::{decimal, is_forbidden_trailer};
+use tidegate_http::{decimal, is_forbidden_trailer};
 
 /// Why a response cannot be passed on: it becomes 502.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
