@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use http::{Request, Response};
-use http_body_util::Empty;
+use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use tidegate_gateway::http::http1::{Http1, Http1Body, Http1Limits};
 use tidegate_gateway::http::socket::Socket;
+use tidegate_gateway::http::tunnel_io::{VisitorStream, VisitorUpgrade};
 use tidegate_gateway::http::visitor_body::VisitorBody;
-use tidegate_gateway::http::visitor_link::{VisitorStream, VisitorUpgrade};
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::body::RequestBody;
 use tidegate_gateway::upstream::dispatch::{Dispatcher, SendContext};
@@ -43,33 +43,19 @@ async fn gate(d: Dispatcher) -> SocketAddr {
                 async move {
                     let ctx = SendContext { upgrade: link.take_upgrade(), ..SendContext::default() };
                     let body = RequestBody::visitor(VisitorBody::Http1(body));
-                    let response = send_with(&d, Request::from_parts(head.to_parts(), body), ctx).await;
-                    let (parts, body) = match response {
-                        Ok(response) => response.map(RequestBody::boxed_response),
-                        Err(_) => Response::builder().status(502).body(RequestBody::empty()).unwrap(),
-                    }
-                    .into_parts();
-                    if parts.status == 101 {
+                    let Ok((head, body)) = d.send(head, body, ctx).await else {
+                        return (ResponseHead::new(http::StatusCode::BAD_GATEWAY), RequestBody::empty());
+                    };
+                    if head.status() == 101 {
                         link.pass_through();
                     }
-                    (ResponseHead::from_parts(&parts), body)
+                    (head, RequestBody::boxed(body.map_err(Into::into)))
                 }
             };
             tokio::task::spawn_local(connection.serve(serve));
         }
     });
     address
-}
-
-trait BoxedResponse {
-    fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody;
-}
-
-impl BoxedResponse for RequestBody {
-    fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody {
-        use http_body_util::BodyExt;
-        RequestBody::boxed(body.map_err(Into::into))
-    }
 }
 
 /// A hyper origin that echoes after the upgrade.
