@@ -24,7 +24,7 @@ pub(crate) struct Line {
     pub(crate) value_end: u32,
     /// After CRLF.
     pub(crate) end: u32,
-    pub(crate) name_len: u16,
+    pub(crate) name_len: u32,
     pub(crate) kind: Kind,
 }
 
@@ -216,19 +216,15 @@ impl Fields {
         out.extend_from_slice(&self.text[start as usize..end as usize]);
     }
 
-    /// Takes the text of the lines that were noted with [`Fields::note`]: their spans are positions in it.
+    /// Takes the text of the lines that were pushed before: their spans are positions in it.
     pub(crate) fn fill(&mut self, text: &[u8]) {
         let buffer = self.text.grown();
         buffer.clear();
         buffer.extend_from_slice(text);
     }
 
-    /// Notes a line whose text comes later.
-    pub(crate) fn note(&mut self, line: Line) {
-        self.push(line);
-    }
-
-    fn push(&mut self, line: Line) {
+    /// Adds a line, whose text may come later.
+    pub(crate) fn push(&mut self, line: Line) {
         let at = self.lines.len();
         if at >= MAX_LINES {
             return debug_assert!(false, "too many field lines");
@@ -251,7 +247,7 @@ impl Fields {
         let text = name.as_str().as_bytes();
         let is_name =
             matches!(name, Name::Known(_)) || (!text.is_empty() && text.iter().all(|&b| is_token(b)));
-        let name_len = u16::try_from(text.len()).ok().filter(|_| is_name && is_text(value));
+        let name_len = u32::try_from(text.len()).ok().filter(|_| is_name && is_text(value));
         debug_assert!(name_len.is_some(), "no field line: {}", text.escape_ascii());
         let name_len = name_len?;
         let buffer = self.text.grown();

@@ -45,6 +45,14 @@ impl RequestHead {
         head
     }
 
+    /// What the parser has found; its target is valid.
+    pub(crate) fn parsed(method: Method, target: &[u8], version: Version, fields: Fields) -> Self {
+        let mut head = Self { method, version, text: Recycled::new(), spans: Spans::default(), fields };
+        head.text.grown().extend_from_slice(target);
+        head.split();
+        head
+    }
+
     /// The method.
     pub fn method(&self) -> &Method {
         &self.method
