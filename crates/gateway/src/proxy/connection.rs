@@ -2,6 +2,7 @@
 //! (the shutdown, a policy).
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
@@ -12,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
+use tidegate_http::RequestHead;
 use tokio::net::TcpStream;
 
 use crate::http::visitor_body::VisitorBody;
@@ -61,8 +63,12 @@ pub(super) async fn connection(
             upgrade.set(request.extensions_mut().remove().map(hyper_upgrade));
             let (worker, conn, handle) = (worker.clone(), conn.clone(), handle.clone());
             async move {
-                let answer = serve(worker, conn, request.map(VisitorBody::Hyper)).await;
-                Ok::<_, std::convert::Infallible>(answer.map(|body| handle.track(body)))
+                // hyper has heads of its own.
+                let (parts, body) = request.into_parts();
+                let head = RequestHead::from_parts(&parts);
+                let answer = serve(worker, conn, head, VisitorBody::Hyper(body)).await;
+                let body = handle.track(answer.body);
+                Ok::<_, Infallible>(http::Response::from_parts(answer.head.to_parts(), body))
             }
         })
     };

@@ -48,10 +48,6 @@ pub use framing::BodyScan;
 pub use handle::{Tracked, WireHandle};
 pub use head::{Facts, Framing, HeadLimits, HeadScan, fuzz_head};
 
-pub(crate) use framing::is_forbidden_trailer;
-pub(crate) use head::{alphanumeric_and, decimal, is_token};
-pub(crate) use target::is_authority;
-
 use handle::Shared;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
