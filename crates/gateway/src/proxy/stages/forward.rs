@@ -121,7 +121,7 @@ impl Forwarded {
         if let Some(slot) = self.slot.take()
             && outcome != Outcome::ClientGone
         {
-            slot.complete(self.sent, outcome == Outcome::Served);
+            slot.complete(self.sent, outcome == Outcome::Served, now);
         }
     }
 }
@@ -431,7 +431,7 @@ impl Forwarded {
                 self.is_timed = true;
             } else {
                 if !body.is_end_stream() {
-                    slot.answers(self.sent, came, !failed);
+                    slot.answers(self.sent, came, !failed, self.context.worker.index);
                 }
                 self.slot = Some(slot);
             }
