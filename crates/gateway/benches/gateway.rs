@@ -15,12 +15,11 @@ use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::config::page::{Kind, Pages, View};
 use tidegate_gateway::http::hygiene;
 use tidegate_gateway::http::hygiene::ForwardContext;
-use tidegate_gateway::http::wire::{HeadLimits, HeadScan};
 use tidegate_gateway::proxy::navigation::RequestKind;
 use tidegate_gateway::shared::Drain;
 use tidegate_gateway::shared::policies::PublishedPolicies;
 use tidegate_gateway::shared::request_paths::RequestPaths;
-use tidegate_http::RequestHead;
+use tidegate_http::{HeadLimits, RequestHead, RequestParser};
 use tidegate_settings::Room;
 use tokio::sync::watch;
 
@@ -141,8 +140,8 @@ fn heads() {
     }
     head.extend_from_slice(b"\r\n");
     let limits = HeadLimits { bytes: 16 << 10, fields: 100, target: 8 << 10, body: 1 << 30 };
-    bench("head scan", HeadScan::default, |mut scan| {
-        black_box(scan.scan(black_box(&head), &limits)).ok();
+    bench("head parse", RequestParser::new, |mut parser| {
+        black_box(parser.parse(black_box(&head), &limits)).ok();
     });
     bench("head check", request, |mut head| {
         black_box(hygiene::check(&mut head)).ok();

@@ -313,6 +313,8 @@ impl fmt::Debug for Fields {
     }
 }
 
+const _: () = assert!(COUNT <= 64, "a set of names is one word");
+
 /// A set of known names.
 #[derive(Clone, Copy)]
 pub(crate) struct Set(u64);

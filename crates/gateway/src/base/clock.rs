@@ -118,6 +118,21 @@ fn wall_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
+/// Wall time in whole seconds since the Unix epoch, as it was at the kernel's last tick: for the `Date` of
+/// responses, which needs no more.
+pub fn coarse_unix_s() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel writes a whole `timespec`, which lives until the call returns.
+        let done = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut at) } == 0;
+        if done && let Ok(seconds) = u64::try_from(at.tv_sec) {
+            return seconds;
+        }
+    }
+    wall_us() / 1_000_000
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;

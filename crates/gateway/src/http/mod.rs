@@ -1,8 +1,10 @@
 //! HTTP/1.1, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
 
+pub mod http1;
 pub mod hygiene;
 pub mod socket;
+pub mod stream;
 pub mod target;
+pub mod tunnel_io;
 pub mod visitor_body;
 pub mod visitor_link;
-pub mod wire;

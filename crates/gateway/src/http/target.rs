@@ -92,15 +92,17 @@ pub fn host(head: &RequestHead) -> &str {
     head.authority().or_else(|| head.fields.get_str(name::HOST)).unwrap_or_default()
 }
 
-/// The scheme the visitor used: the last one a trusted proxy names, else `http`, since the gateway itself
-/// speaks only that.
-pub fn scheme(fields: &Fields, trusted: bool) -> &'static str {
+/// The scheme the visitor used: the last one a trusted proxy names, else that of the connection.
+pub fn scheme(fields: &Fields, trusted: bool, of_connection: &'static str) -> &'static str {
     if !trusted {
-        return "http";
+        return of_connection;
     }
     let said = fields.get_all(name::X_FORWARDED_PROTO).next_back();
-    let last = said.and_then(|value| value.rsplit(|b| *b == b',').next());
-    if last.is_some_and(|proto| proto.trim_ascii().eq_ignore_ascii_case(b"https")) { "https" } else { "http" }
+    match said.and_then(|value| value.rsplit(|b| *b == b',').next()) {
+        Some(proto) if proto.trim_ascii().eq_ignore_ascii_case(b"https") => "https",
+        Some(_) => "http",
+        None => of_connection,
+    }
 }
 
 /// The same path and query at another of the operator's hosts, with a ticket for it.
@@ -161,6 +163,29 @@ mod tests {
             fields.append(name::REFERER, from.as_bytes());
             clean_referer(&mut fields);
             assert_eq!(fields.get_str(name::REFERER), to, "{from}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_is_what_a_trusted_proxy_says_else_what_the_connection_is() {
+        for (said, trusted, of_connection, expected) in [
+            (None, false, "http", "http"),
+            (None, false, "https", "https"),
+            (None, true, "https", "https"),
+            (Some("https"), false, "http", "http"),
+            (Some("http"), false, "https", "https"),
+            (Some("https"), true, "http", "https"),
+            (Some("http"), true, "https", "http"),
+            (Some("http, HTTPS "), true, "http", "https"),
+            (Some("https, http"), true, "http", "http"),
+        ] {
+            let mut fields = Fields::new();
+            said.iter().for_each(|said: &&str| fields.append(name::X_FORWARDED_PROTO, said.as_bytes()));
+            assert_eq!(
+                scheme(&fields, trusted, of_connection),
+                expected,
+                "{said:?} {trusted} {of_connection}"
+            );
         }
     }
 

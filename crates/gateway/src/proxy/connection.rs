@@ -1,27 +1,22 @@
 //! The life of a visitor's connection: its requests one after the other, and what ends it before its time
 //! (the shutdown, a policy).
 
-use std::cell::Cell;
-use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
 
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
-use tidegate_http::RequestHead;
-use tokio::net::TcpStream;
+use tidegate_http::{BadBody, Refusal, RequestHead, ResponseHead};
 
+use crate::http::http1::{Http1, Http1Body, Http1Event, Http1Limits};
+use crate::http::stream::{ConnInfo, VisitorSocket};
 use crate::http::visitor_body::VisitorBody;
-use crate::http::visitor_link::{VisitorLink, hyper_upgrade};
-use crate::http::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
+use crate::http::visitor_link::VisitorLink;
 use crate::proxy::context::Conn;
 use crate::proxy::counted::Counted;
+use crate::proxy::response_body::ResponseBody;
 use crate::proxy::serve::serve;
+use crate::proxy::stages::forward::Forwarded;
 use crate::shared::free_slots::Silence;
 use crate::shared::policies::ConnControl;
 use crate::shared::policies::stats::Done;
@@ -29,50 +24,25 @@ use crate::shared::sessions::SessionLink;
 use crate::shared::{Drain, Shared, Worker};
 use crate::upstream::tunnel::TunnelHandle;
 
+/// `counted` is held until the end, of the tunnel too if the connection becomes one.
 pub(super) async fn connection(
     worker: Rc<Worker>,
-    stream: TcpStream,
-    peer: SocketAddr,
+    socket: VisitorSocket,
+    info: ConnInfo,
     counted: Counted,
     silence: Silence,
 ) {
-    let live = worker.config();
-    let limits = WireLimits::from(&live.settings.limits);
-    let mut builder = http1::Builder::new();
-    limits.configure(&mut builder);
-    let control = ConnControl::new(stream.as_raw_fd());
-    let (wire, handle) = Wire::new(stream, limits, move |e| {
+    let limits = Http1Limits::from(&worker.config().settings.limits);
+    let control = ConnControl::new(socket.fd());
+    let (connection, link) = Http1::new(socket, limits, |e| {
         if let Some(event) = event(e) {
             counted.count(event);
         }
     });
-    let upgrade = Rc::new(Cell::new(None));
-    let conn = Rc::new(Conn {
-        peer,
-        link: VisitorLink::Http1(handle.clone(), upgrade.clone()),
-        control,
-        session: SessionLink::new(worker.clone()),
-        silence,
-    });
-    drop(live);
+    let session = SessionLink::new(worker.clone());
+    let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
     let mut drain = worker.shared.drain.subscribe();
-    let service = {
-        let (worker, conn) = (worker.clone(), conn.clone());
-        service_fn(move |mut request: http::Request<Incoming>| {
-            // hyper offers an upgrade where the request asks for one.
-            upgrade.set(request.extensions_mut().remove().map(hyper_upgrade));
-            let (worker, conn, handle) = (worker.clone(), conn.clone(), handle.clone());
-            async move {
-                // hyper has heads of its own.
-                let (parts, body) = request.into_parts();
-                let head = RequestHead::from_parts(&parts);
-                let answer = serve(worker, conn, head, VisitorBody::Hyper(body)).await;
-                let body = handle.track(answer.body);
-                Ok::<_, Infallible>(http::Response::from_parts(answer.head.to_parts(), body))
-            }
-        })
-    };
-    let mut served = pin!(builder.serve_connection(wire, service).with_upgrades());
+    let mut served = pin!(connection.serve(|head, body| answer(worker.clone(), conn.clone(), head, body)));
     let mut told = Told { is_ending: false, cuts: worker.shared.policies.cuts() };
     let ended = loop {
         let news = tokio::select! {
@@ -82,9 +52,9 @@ pub(super) async fn connection(
             news = told.news(&mut drain, &worker.shared) => news,
         };
         match news {
-            News::Idle => served.as_mut().graceful_shutdown(),
+            News::Idle => conn.link.finish(),
             News::Cuts => match ordered(&worker, &conn) {
-                Some(Action::End) => served.as_mut().graceful_shutdown(),
+                Some(Action::End) => conn.link.finish(),
                 // Dropping the connection closes it.
                 Some(Action::Stop) => {
                     conn.silence.end();
@@ -99,11 +69,22 @@ pub(super) async fn connection(
         outlive(&worker, &conn, tunnel, told, &mut drain).await;
     }
     if let Err(e) = ended {
-        tracing::debug!(%peer, error = %e, "connection ended");
+        tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
     }
 }
 
-/// A connection that has become a tunnel is no longer a task of hyper's; policies reach it here.
+/// The stages' answer, as the connection takes it.
+async fn answer(
+    worker: Rc<Worker>,
+    conn: Rc<Conn>,
+    head: RequestHead,
+    body: Http1Body,
+) -> (ResponseHead, ResponseBody<Forwarded>) {
+    let answer = serve(worker, conn, head, VisitorBody::Http1(body)).await;
+    (answer.head, answer.body)
+}
+
+/// A connection that has become a tunnel is a task of its own; policies reach it here.
 async fn outlive(
     worker: &Worker,
     conn: &Conn,
@@ -111,7 +92,7 @@ async fn outlive(
     mut told: Told,
     drain: &mut tokio::sync::watch::Receiver<Drain>,
 ) {
-    // Policies that came in force while hyper still had the connection are checked once more.
+    // Policies that came in force while the connection was one of HTTP are checked once more.
     told.cuts = told.cuts.wrapping_sub(1);
     loop {
         tokio::select! {
@@ -175,18 +156,18 @@ fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     Some(policy.action)
 }
 
-/// Events of the wire, as counters. Bodies that were cut off are counted where they are answered.
-fn event(e: WireEvent) -> Option<Event> {
+/// Events of the connection, as counters. Bodies that were cut off are counted where they are answered.
+fn event(e: Http1Event) -> Option<Event> {
     match e {
-        WireEvent::Request | WireEvent::Gone | WireEvent::Truncated => None,
-        WireEvent::Refused(Refusal::TooSlow) => Some(Event::HeaderTimeout),
-        WireEvent::Refused(Refusal::TargetTooLong) => Some(Event::UriTooLong),
-        WireEvent::Refused(Refusal::HeadTooLarge | Refusal::TooManyFields) => Some(Event::HeadersTooLarge),
-        WireEvent::Refused(Refusal::BodyTooLarge) | WireEvent::BadBody(BadBody::TooLarge) => {
+        Http1Event::Request | Http1Event::Gone | Http1Event::Truncated => None,
+        Http1Event::Refused(Refusal::TooSlow) => Some(Event::HeaderTimeout),
+        Http1Event::Refused(Refusal::TargetTooLong) => Some(Event::UriTooLong),
+        Http1Event::Refused(Refusal::HeadTooLarge | Refusal::TooManyFields) => Some(Event::HeadersTooLarge),
+        Http1Event::Refused(Refusal::BodyTooLarge) | Http1Event::BadBody(BadBody::TooLarge) => {
             Some(Event::BodyTooLarge)
         }
-        WireEvent::BadBody(BadBody::TooSlow) | WireEvent::NotReading => Some(Event::BodyTimeout),
-        WireEvent::Refused(_) | WireEvent::BadBody(_) => Some(Event::RequestsBad),
-        WireEvent::Idle => Some(Event::IdleTimeout),
+        Http1Event::BadBody(BadBody::TooSlow) | Http1Event::NotReading => Some(Event::BodyTimeout),
+        Http1Event::Refused(_) | Http1Event::BadBody(_) => Some(Event::RequestsBad),
+        Http1Event::Idle => Some(Event::IdleTimeout),
     }
 }

@@ -12,7 +12,7 @@ use crate::base::scratch::Scratch;
 use crate::config::page::{self, Kind, Pieces, View};
 use crate::config::{ClassTag, Config};
 use crate::http::hygiene::Reject;
-use crate::http::{target, wire};
+use crate::http::{http1, target};
 use crate::proxy::cookies::SetCookies;
 use crate::upstream::body::BoxError;
 use crate::upstream::dispatch::DispatchError;
@@ -350,7 +350,7 @@ pub fn failed(error: &DispatchError) -> OwnAnswer {
 }
 
 fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
-    let status = wire::is_bad_body(&**error).map_or(400, |bad| bad.status());
+    let status = http1::is_bad_body(&**error).map_or(400, |bad| bad.status());
     match status {
         413 => (StatusCode::PAYLOAD_TOO_LARGE, "The request's body is larger than this service takes.\n"),
         408 => (StatusCode::REQUEST_TIMEOUT, "The request's body did not come.\n"),

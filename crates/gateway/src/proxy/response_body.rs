@@ -70,7 +70,7 @@ impl<C: Completion> Watched<C> {
 
 impl<C: Completion> Drop for Watched<C> {
     fn drop(&mut self) {
-        // hyper does not ask again once it knows the end from the length.
+        // The connection does not ask again once it knows the end from the length.
         let outcome = if self.body.is_end_stream() { Outcome::Complete } else { Outcome::Aborted };
         self.end(outcome, None);
     }

@@ -141,7 +141,12 @@ impl GateKeeper {
             armed: None,
             published: None,
         };
-        Arc::new(Self { clock, inner: Mutex::new(inner), answering: Default::default(), free: Arc::default() })
+        Arc::new(Self {
+            clock,
+            inner: Mutex::new(inner),
+            answering: Default::default(),
+            free: Arc::default(),
+        })
     }
 
     fn lock(&self) -> Unlocked<'_> {

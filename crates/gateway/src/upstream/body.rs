@@ -1,7 +1,7 @@
 //! Request bodies on their way to the origin: streamed frame by frame as the receiver asks.
 //!
-//! With one type of request body ([`RequestBody`]) all pooled connections have one type. The wire has
-//! enforced the limits of size and time before.
+//! With one type of request body ([`RequestBody`]) all pooled connections have one type. The visitor's
+//! connection has enforced the limits of size and time before.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error as StdError;
@@ -129,7 +129,7 @@ struct Broken;
 /// hyper drops a request's body together with a failed connection. The body is therefore kept here and the
 /// connection gets a handle: as long as no frame was taken, the same body can be sent on another connection.
 /// The handle is also the valve for `Expect: 100-continue` (RFC 9110 10.1.1): while it is shut, the visitor's
-/// body is not polled, and hyper's server side does not ask the visitor to send it.
+/// body is not polled, and the visitor is not asked to send it.
 #[derive(Default)]
 pub struct Held {
     body: RefCell<RequestBody>,
@@ -251,7 +251,7 @@ pub(crate) fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Every byte was taken by hyper's write buffer; the visitor may not have received it yet.
+    /// Every byte was taken by the visitor's connection; the visitor may not have received it yet.
     Complete,
     /// The visitor left before its end.
     Aborted,

@@ -1,6 +1,6 @@
 //! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and others.
 //!
-//! Bytes that either side sent early are in hyper's buffers and come first. The tunnel ends when both
+//! Bytes that either side sent early come first. The tunnel ends when both
 //! directions have ended, when nothing has flowed in either direction for `origin.read_timeout` (as with
 //! nginx's `proxy_read_timeout`; WebSocket applications ping), when either side fails, at the drain deadline,
 //! or when a policy ends the visitor's connection (WAC 3.3 (e), (f)).
@@ -34,7 +34,7 @@ pub(crate) struct Ends {
     pub(crate) origin: OnUpgrade,
 }
 
-/// A tunnel as the task of the visitor's connection sees it. hyper has given the connection away; through
+/// A tunnel as the task of the visitor's connection sees it. The connection has given its socket away; through
 /// this handle policies still reach it.
 #[derive(Default)]
 pub struct TunnelHandle {

@@ -1,5 +1,6 @@
 //! The gateway from outside, over real sockets: one binary for all of its integration tests.
 
+mod http1;
 mod hygiene_hyper;
 mod log;
 mod upstream_expect;
@@ -9,4 +10,3 @@ mod upstream_replicas;
 mod upstream_support;
 mod upstream_upgrade;
 mod whole;
-mod wire;

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use tidegate_http::{Fields, Name, RequestHead, ResponseHead};
 
 use super::*;
-use crate::http::wire::{Framing, HeadLimits, HeadScan};
+use tidegate_http::{Framing, HeadLimits, RequestParser};
 
 type Lines = &'static [(&'static str, &'static str)];
 
@@ -312,12 +312,12 @@ fn requests_and_responses_have_one_rule_for_content_length() {
     for (values, expected) in cases {
         let lines: String = values.iter().map(|v| format!("Content-Length: {v}\r\n")).collect();
         let request = format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
-        let framing =
-            HeadScan::default().scan(request.as_bytes(), &limits).map(|facts| facts.unwrap().framing);
+        let parsed = RequestParser::new().parse(request.as_bytes(), &limits);
+        let framing = parsed.map(|parsed| parsed.unwrap().1.framing);
         let of_request = match framing {
             Ok(Framing::Fixed(n)) => Some(n),
             Ok(Framing::None) => Some(0),
-            Ok(Framing::Chunked) => unreachable!("no coding was named"),
+            Ok(other) => unreachable!("no coding was named: {other:?}"),
             Err(_) => None,
         };
         let fields: Vec<_> = values.iter().map(|v| ("content-length", *v)).collect();

@@ -334,7 +334,7 @@ impl RequestContext {
                 let link = self.conn.link.clone();
                 let relay: OnInformational = Rc::new(move |status, fields| {
                     if status == StatusCode::CONTINUE {
-                        return; // hyper says it itself when the body is asked for
+                        return; // the connection says it when the body is asked for
                     }
                     let mut fields = fields.clone();
                     for name in NOT_IN_INTERIM {
@@ -354,9 +354,9 @@ impl RequestContext {
     /// Makes a head the one that the origin gets.
     pub(crate) fn prepare(&self, head: &mut RequestHead, keep_upgrade: bool) {
         let settings = &self.config.settings;
-        let scheme = target::scheme(&head.fields, self.trusted);
+        let scheme = target::scheme(&head.fields, self.trusted, self.conn.info.scheme);
         let context = ForwardContext {
-            peer: self.conn.peer.ip(),
+            peer: self.conn.info.peer.ip(),
             trusted: self.trusted,
             scheme,
             via: &settings.proxy.via,

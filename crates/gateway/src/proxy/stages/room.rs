@@ -101,7 +101,7 @@ impl RequestContext {
             cookies,
             url_ticket,
             rebind: rebind.filter(|_| rebinds),
-            secure: target::scheme(fields, self.trusted) == "https",
+            secure: target::scheme(fields, self.trusted, self.conn.info.scheme) == "https",
             can_return: self.kind.can_return,
         }
     }

@@ -101,7 +101,7 @@ fn extend(held: Option<&Rc<Held>>) -> bool {
         held.open();
         return true;
     }
-    // A slow visitor has a limit of its own, in the wire.
+    // A slow visitor has a limit of its own, in its connection.
     !held.has_ended() && held.is_starved()
 }
 

@@ -82,7 +82,7 @@ pub enum DispatchError {
     #[error("invalid response: {0}")]
     BadResponse(#[source] BoxError),
     /// The visitor's side of the request body failed: hyper's error of the visitor's connection, within which
-    /// [`crate::http::wire::is_bad_body`] finds the wire's verdict.
+    /// [`crate::http::http1::is_bad_body`] finds the connection's verdict.
     #[error("the request body failed: {0}")]
     RequestBody(#[source] BoxError),
 }
