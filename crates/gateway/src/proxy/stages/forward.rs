@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
-use http::{Method, Request, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
@@ -250,8 +250,7 @@ impl RequestContext {
         let spent = guard.spend();
         forwarded.reaches(true);
         let deadline = forwarded.context.deadline;
-        // hyper's client has heads of its own.
-        let sent = pin!(upstream.send(Request::from_parts(head.to_parts(), body), context));
+        let sent = pin!(upstream.send(head, body, context));
         let answer = within(deadline, sent).await;
         let is_unsent = matches!(&answer, Some(Err(error)) if was_never_sent(error));
         if let Some(Redeemed { worker, ticket, .. }) = spent.as_ref().filter(|_| !is_unsent) {
@@ -262,10 +261,7 @@ impl RequestContext {
             return forwarded.overdue(&cookies);
         };
         match answer {
-            Ok(response) => {
-                let (parts, body) = response.into_parts();
-                forwarded.answered(ResponseHead::from_parts(&parts), body, &method, upgrades, cookies)
-            }
+            Ok((head, body)) => forwarded.answered(head, body, &method, upgrades, cookies),
             Err(error) if was_never_sent(&error) => {
                 drop(spent.map(TicketGuard::unsent));
                 forwarded.reaches(false);
