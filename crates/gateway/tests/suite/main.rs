@@ -2,7 +2,6 @@
 
 mod heap;
 mod http1;
-mod hygiene_hyper;
 mod log;
 mod upstream_allocations;
 mod upstream_connection;

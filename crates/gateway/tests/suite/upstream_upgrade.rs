@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -43,19 +43,30 @@ async fn gate(d: Dispatcher) -> SocketAddr {
                 async move {
                     let ctx = SendContext { upgrade: link.take_upgrade(), ..SendContext::default() };
                     let body = RequestBody::visitor(VisitorBody::Http1(body));
-                    let Ok((head, body)) = d.send(head, body, ctx).await else {
-                        return (ResponseHead::new(http::StatusCode::BAD_GATEWAY), RequestBody::empty());
+                    let (head, body) = match d.send(head, body, ctx).await {
+                        Ok((head, body)) => (head, RequestBody::boxed_response(body)),
+                        Err(_) => (ResponseHead::new(StatusCode::BAD_GATEWAY), RequestBody::empty()),
                     };
-                    if head.status() == 101 {
+                    if head.status() == StatusCode::SWITCHING_PROTOCOLS {
                         link.pass_through();
                     }
-                    (head, RequestBody::boxed(body.map_err(Into::into)))
+                    (head, body)
                 }
             };
             tokio::task::spawn_local(connection.serve(serve));
         }
     });
     address
+}
+
+trait BoxedResponse {
+    fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody;
+}
+
+impl BoxedResponse for RequestBody {
+    fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody {
+        RequestBody::boxed(body.map_err(Into::into))
+    }
 }
 
 /// A hyper origin that echoes after the upgrade.

@@ -33,8 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use hyper::ext::ReasonPhrase;
+use http::{HeaderMap, Method, StatusCode};
 use tidegate_http::{Asked, RequestHead, ResponseHead, Stage, name};
 use tokio::time::Instant;
 
@@ -189,23 +188,6 @@ impl Dispatcher {
         let is_idempotent = head.method().is_idempotent();
         let sending = Sending::new(head, body, ctx.expect_continue, asked.upgrade);
         inner.attempts(Message { ctx, sending: Some(sending), asked, is_idempotent }).await
-    }
-
-    /// As [`Dispatcher::send`], with the heads of the `http` crate.
-    pub async fn send_parts(
-        &self,
-        request: Request<RequestBody>,
-        ctx: SendContext,
-    ) -> Result<Response<UpstreamBody>, DispatchError> {
-        let (parts, body) = request.into_parts();
-        let (head, body) = self.send(RequestHead::from_parts(&parts), body, ctx).await?;
-        let mut parts = head.to_parts();
-        if head.reason() != head.status().canonical_reason().unwrap_or_default().as_bytes()
-            && let Ok(reason) = ReasonPhrase::try_from(head.reason())
-        {
-            parts.extensions.insert(reason);
-        }
-        Ok(Response::from_parts(parts, body))
     }
 }
 
