@@ -275,6 +275,7 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
 fn check_tcp(settings: &Settings, out: &mut Reader) {
     let mut taken: Vec<(String, SocketAddr)> =
         vec![("listen.http".into(), settings.listen.http), ("listen.admin".into(), settings.listen.admin)];
+    taken.extend(settings.listen.https.map(|https| ("listen.https".into(), https)));
     for (i, tcp) in settings.tcp.iter().enumerate() {
         let path = item_path("tcp", &tcp.name, i);
         if tcp.to.is_empty() {
@@ -294,7 +295,7 @@ fn check_tcp(settings: &Settings, out: &mut Reader) {
 }
 
 /// Whether two listeners would get each other's connections. With port 0 the kernel chooses.
-fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+pub(crate) fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
 }

@@ -61,6 +61,10 @@ section! {
     pub struct Listen {
         /// Address for visitors.
         [restart] http: SocketAddr = ([0, 0, 0, 0], 8080).into() => Address;
+        /// Address for visitors who speak TLS; empty: none. Its certificates are those of [[certificate]].
+        [restart] https: Option<SocketAddr> = None => AddressOrNone;
+        /// Visitors who do not speak TLS are sent to the same URL at `https` (308).
+        redirect_https: bool = false => Flag;
         /// Address of the admin API. An address other than loopback needs `admin_token`.
         [restart] admin: SocketAddr = ([127, 0, 0, 1], 9090).into() => Address;
         /// Bearer token of the admin API; empty: none is asked for (loopback only).

@@ -23,6 +23,7 @@ use crate::config::authoriser::Authoriser;
 use crate::config::page::{PageError, Pages};
 use crate::config::tiers::{TierError, Tiers};
 use crate::http::target;
+use crate::http::tls::{TlsError, VisitorTls};
 use congestion_plan::{Plan, PlanError};
 use tidegate_settings::{Class, RequestTypes, Role, SessionBy, SessionMax, Settings};
 
@@ -56,6 +57,8 @@ pub struct Config {
     pub applications: Vec<Arc<Authoriser>>,
     pub plan: Arc<Plan>,
     gate: GateConfig,
+    /// How visitors are met at `listen.https`.
+    pub tls: Option<Arc<VisitorTls>>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +97,8 @@ pub enum ConfigError {
     Estimator(#[from] capacity::UnknownEstimator),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 impl Config {
@@ -120,6 +125,7 @@ impl Config {
             plan: Arc::new(Plan::new(&settings, &congestion_plan::class_names(&classes))?),
             tiers: Arc::new(Tiers::new(&settings, class)?),
             before_tiers: Vec::new(),
+            tls: VisitorTls::new(&settings)?.map(Arc::new),
             settings,
             classifier,
             order,
@@ -160,6 +166,7 @@ impl Config {
             },
             before_tiers: self.before_tiers.clone(),
             applications: self.applications.clone(),
+            tls: self.tls.clone(),
             ingress: Ingress::default(),
             settings,
         };
@@ -321,6 +328,10 @@ impl Config {
         // After tuning the levels are shared with `old`, and have their state.
         if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
             tiers.succeed(&old.tiers, now);
+        }
+        // After tuning it is shared with `old`.
+        if let (Some(tls), Some(old)) = (self.tls.as_mut().and_then(Arc::get_mut), &old.tls) {
+            tls.succeed(old);
         }
         for one in &mut self.applications {
             if let Some(before) = old.applications.iter().find(|o| o.settings == one.settings) {

@@ -4,6 +4,7 @@ pub mod hygiene;
 pub mod socket;
 pub mod stream;
 pub mod target;
+pub mod tls;
 pub mod visitor_body;
 pub mod visitor_link;
 pub mod wire;

@@ -225,6 +225,15 @@ pub fn redirect(url: &str, cookies: &[HeaderValue]) -> Response<Bytes> {
     response
 }
 
+/// Sends the visitor to the same URL under TLS, for good: method and body stay what they were.
+pub fn redirect_to_https(url: &str) -> Response<Bytes> {
+    let mut response = redirect(url, &[]);
+    if response.status() == StatusCode::TEMPORARY_REDIRECT {
+        *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    }
+    response
+}
+
 /// Lets the connection end with this answer. 101 says itself what becomes of the connection.
 pub fn close<B>(response: &mut Response<B>) {
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {

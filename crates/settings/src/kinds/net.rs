@@ -208,6 +208,11 @@ pub(crate) const FIELD_NAME: Text =
         }
     });
 
+pub(crate) const FIELD_OR_NONE: Text =
+    text("the name of a header field in lower case like \"x-api-key\", or \"\"", |s| {
+        if s.is_empty() { Ok(()) } else { (FIELD_NAME.check)(s) }
+    });
+
 pub(crate) const COOKIE_NAME: Text =
     text("the name of a cookie, or \"\"", |s| ok_if(s.is_empty() || (is_token(s) && s.len() <= 256)));
 
@@ -293,6 +298,26 @@ impl Leaf<SocketAddr> for Address {
 
     fn show(&self, value: &SocketAddr) -> String {
         format!("\"{value}\"")
+    }
+}
+
+/// An address; empty text: none.
+pub(crate) struct AddressOrNone;
+
+impl Leaf<Option<SocketAddr>> for AddressOrNone {
+    fn parse(&self, value: &Value) -> Result<Option<SocketAddr>, Option<String>> {
+        match value {
+            Value::Text(text) if text.is_empty() => Ok(None),
+            _ => Leaf::parse(&Address, value).map(Some),
+        }
+    }
+
+    fn expected(&self) -> String {
+        "IP:PORT like \"0.0.0.0:443\" or \"[::]:443\", or \"\"".into()
+    }
+
+    fn show(&self, value: &Option<SocketAddr>) -> String {
+        value.map_or_else(|| "\"\"".into(), |address| Leaf::show(&Address, &address))
     }
 }
 

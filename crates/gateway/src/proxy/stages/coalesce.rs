@@ -41,7 +41,9 @@ impl RequestContext {
         let multicast = &shared.coalescer;
         // Tokengen forwards nothing.
         let forwards = !matches!(self.config.settings.role, Role::TokenGen { .. });
-        let found = match forwards && rules::may_share(parts) {
+        // As with `Authorization`: the origin may answer each of these visitors differently.
+        let is_known = self.conn.info.client_certificate.is_some();
+        let found = match forwards && !is_known && rules::may_share(parts) {
             true => self.seek(parts, period, cookies).await,
             false => None,
         };

@@ -346,6 +346,10 @@ impl RequestContext {
     /// Makes a head the one that the origin gets.
     pub(crate) fn prepare(&self, parts: &mut request::Parts, keep_upgrade: bool) {
         let settings = &self.config.settings;
+        if let Some(tls) = &self.config.tls {
+            let certificate = self.conn.info.client_certificate.as_deref();
+            tls.present(&mut parts.headers, self.trusted, certificate);
+        }
         let scheme = target::scheme(&parts.headers, self.trusted, self.conn.info.scheme);
         let context = ForwardContext {
             peer: self.conn.info.peer.ip(),
