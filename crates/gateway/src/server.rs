@@ -222,6 +222,7 @@ fn share(
         .map_err(StartError::System)?;
     let replicas = Replicas::new(&settings.origin);
     let live = Config::new(settings, &keys)?;
+    replicas.set_tls(live.origin_tls.clone());
     if let Some(tls) = &live.tls {
         tls.warn(now.as_millis() / 1000);
     }

@@ -35,6 +35,7 @@ impl Settings {
             ));
         }
         session::warn(self, &mut all);
+        tls::warn(self, &mut all);
         all
     }
 }

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use tidegate_core::policing::{Excess, Filter, SynRule as CoreRule};
 
 use super::declare::Leaf;
-use super::kinds::net::{Address, INTERFACE, NAME, NetworkOrAny, REPLICA};
+use super::kinds::net::{Address, INTERFACE, NAME, NetworkOrAny, TCP_SERVICE};
 use super::kinds::quantity::{Count, DAY, MIN, MS, Number, Portion, S, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named, toml_string};
 use super::mistake::Mistake;
@@ -125,7 +125,7 @@ section! {
         /// Address for visitors.
         [fixed] listen: SocketAddr = ([0, 0, 0, 0], 0).into() => Address;
         /// `HOST:PORT` of the service.
-        [fixed] to: String = String::new() => REPLICA;
+        [fixed] to: String = String::new() => TCP_SERVICE;
         /// Connections relayed at once. The others wait in the kernel, in the order of their priority; 0: no
         /// limit.
         max_connections: usize = 0 => Count(0..=1_000_000);

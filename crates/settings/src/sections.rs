@@ -79,7 +79,7 @@ section! {
 
     /// The service behind the gate.
     pub struct Origin [tunable] {
-        /// `HOST:PORT` of every replica.
+        /// `HOST:PORT` of every replica, `https://HOST:PORT` of those that speak TLS.
         [fixed] replicas: Vec<String> = Vec::new() => List(REPLICA);
         /// Requests the origin works on at once, all replicas together; 0: no limit.
         max_in_flight: usize = 0 => Count(0..=1_000_000);
@@ -99,6 +99,18 @@ section! {
         retry_budget: f64 = 0.2 => Portion;
         /// `Host` sent to the origin; empty: the visitor's.
         [fixed] host: String = String::new() => HOST_FIELD;
+        /// Authorities that certificates of `https://` replicas must be of, instead of those of the system: a
+        /// file in PEM.
+        [fixed] ca: Option<PathBuf> = None => PathName::ReadableFile;
+        /// Name that the certificates of `https://` replicas must be for; empty: the replica's own host.
+        [fixed] server_name: String = String::new() => SERVER_NAME;
+        /// Certificate that the gate shows to `https://` replicas: a file in PEM; empty: none.
+        [fixed] certificate: Option<PathBuf> = None => PathName::ReadableFile;
+        /// The key of `certificate`: a file in PEM.
+        [fixed] key: Option<PathBuf> = None => PathName::ReadableFile;
+        /// Whether certificates of `https://` replicas are verified. Without that, whoever is between the gate
+        /// and the origin can read and change everything.
+        [fixed] verify: bool = true => Flag;
     }
     with {
         /// Active health checks.

@@ -9,7 +9,7 @@ use super::certificate::{BadFile, Certified, authorities};
 use super::kinds::net::{FIELD_OR_NONE, HOST_GLOB, NAME_OR_NONE};
 use super::kinds::{Choice, List, PathName};
 use super::read::{Reader, item_path};
-use super::{Settings, kernel};
+use super::{Origin, Role, Settings, kernel};
 
 named! {
     /// The oldest version of TLS that is spoken.
@@ -76,9 +76,65 @@ impl Certificate {
     }
 }
 
+impl Origin {
+    /// Whether there is a replica that speaks TLS.
+    pub fn speaks_tls(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.starts_with("https://"))
+    }
+}
+
+impl Settings {
+    /// Whether the gate connects to an `https://` URL, other than to the origin.
+    pub fn calls_https(&self) -> bool {
+        let is_https = |url: &str| url.starts_with("https://");
+        let of_role = match &self.role {
+            Role::TokenCheck { feedback_url, peers, .. } => {
+                is_https(feedback_url) || peers.iter().any(|peer| is_https(peer))
+            }
+            Role::Gate | Role::TokenGen { .. } => false,
+        };
+        of_role
+            || self.application.iter().any(|one| is_https(&one.url))
+            || self.detector.iter().any(|one| is_https(&one.source))
+    }
+}
+
+pub(crate) fn warn(settings: &Settings, all: &mut Vec<String>) {
+    if settings.origin.speaks_tls() && !settings.origin.verify {
+        all.push(
+            "origin.verify: certificates of the origin are not verified: whoever is between the gate and the origin can \
+             read and change everything. Expected true, with the origin's authority in origin.ca."
+                .into(),
+        );
+    }
+}
+
+fn check_origin(settings: &Settings, out: &mut Reader) {
+    let origin = &settings.origin;
+    if origin.certificate.is_some() != origin.key.is_some() {
+        let (has, misses) =
+            if origin.key.is_none() { ("certificate", "key") } else { ("key", "certificate") };
+        out.conflict(&format!("origin.{has}"), format!("`origin.{misses}` beside it"), "none", None);
+    }
+    if origin.speaks_tls() {
+        return;
+    }
+    let set = [
+        ("ca", origin.ca.is_some()),
+        ("server_name", !origin.server_name.is_empty()),
+        ("certificate", origin.certificate.is_some()),
+        ("verify", !origin.verify),
+    ];
+    for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {
+        let expected = "an `https://` address in `origin.replicas`, which alone has certificates";
+        out.conflict(&format!("origin.{key}"), expected, "none", None);
+    }
+}
+
 /// Reports keys that contradict each other. No file is read: a running gate checks every change of a tunable.
 pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     let (listen, tls) = (&settings.listen, &settings.tls);
+    check_origin(settings, out);
     let names = settings.item_names("certificate");
     for (i, name) in names.iter().enumerate() {
         if !name.is_empty() && names[..i].contains(name) {
@@ -156,7 +212,15 @@ pub(crate) fn check_files(settings: &Settings, now: Option<u64>, out: &mut Reade
             out.conflict(&format!("{path}.cert"), expected, "one without", None);
         }
     }
-    let files = [("tls.client_ca", &settings.tls.client_ca), ("tls.ca", &settings.tls.ca)];
+    let origin = &settings.origin;
+    if let (Some(certificate), Some(key)) = (&origin.certificate, &origin.key)
+        && let Err(BadFile { key, expected, got }) = Certified::load(certificate, key, None)
+    {
+        let key = if key == "cert" { "certificate" } else { key };
+        out.conflict(&format!("origin.{key}"), expected, got, None);
+    }
+    let files =
+        [("tls.client_ca", &settings.tls.client_ca), ("tls.ca", &settings.tls.ca), ("origin.ca", &origin.ca)];
     for (key, file) in files {
         if let Some(file) = file
             && let Err(BadFile { expected, got, .. }) = authorities(file)

@@ -552,6 +552,7 @@ impl ConfigStore {
             tls.warn(now.as_millis() / 1000);
         }
         let (before, after) = (&old.settings, &live.settings);
+        self.shared.replicas.set_tls(live.origin_tls.clone());
         if before.origin != after.origin {
             self.shared.replicas.reconfigure(&after.origin);
         }

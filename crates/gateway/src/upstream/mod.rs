@@ -9,4 +9,5 @@ pub mod pool;
 pub mod splice;
 pub mod stats;
 pub mod target;
+pub mod tls;
 pub mod tunnel;

@@ -23,10 +23,14 @@ pub enum OpenError {
     Failed(#[from] io::Error),
 }
 
-/// `HOST:PORT` with what is known of its addresses. Shared by all workers.
+/// `[https://]HOST:PORT` with what is known of its addresses. Shared by all workers.
 #[derive(Default)]
 pub struct Target {
     authority: String,
+    /// `HOST:PORT` of it.
+    address: String,
+    /// It begins with `https://`.
+    is_tls: bool,
     /// Set for an IP literal: never looked up.
     literal: Option<SocketAddr>,
     resolved: ArcSwap<Resolved>,
@@ -55,12 +59,31 @@ impl Addresses {
 
 impl Target {
     pub fn new(authority: String) -> Self {
-        Self { literal: authority.parse().ok(), authority, ..Self::default() }
+        let (address, is_tls) = match authority.strip_prefix("https://") {
+            Some(address) => (address.to_owned(), true),
+            None => (authority.clone(), false),
+        };
+        Self { literal: address.parse().ok(), authority, address, is_tls, ..Self::default() }
     }
 
-    /// `HOST:PORT` as configured.
+    /// As configured.
     pub fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// `HOST:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The host, without the brackets of an IPv6 address.
+    pub fn host(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
     }
 
     /// Connects to the first address that answers. Each gets an equal part of the time left, so that one that
@@ -112,7 +135,7 @@ impl Target {
     }
 
     async fn resolve(&self) -> io::Result<()> {
-        let addresses: Vec<_> = tokio::net::lookup_host(self.authority.as_str()).await?.collect();
+        let addresses: Vec<_> = tokio::net::lookup_host(self.address.as_str()).await?.collect();
         if addresses.is_empty() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
         }

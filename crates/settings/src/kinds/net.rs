@@ -81,22 +81,35 @@ fn is_host_port(s: &str) -> bool {
     })
 }
 
-pub(crate) const REPLICA: Text =
-    text("HOST:PORT like \"10.0.0.5:8000\", \"app.internal:8000\" or \"[fd00::5]:8000\"", |s| {
-        if is_host_port(s) {
-            return Ok(());
+/// What somebody who did not write `HOST:PORT` probably meant.
+fn guess_host_port(s: &str) -> Option<String> {
+    let bare = s.strip_prefix("http://").unwrap_or(s).trim_end_matches('/');
+    let guess = match bare.parse::<std::net::Ipv6Addr>() {
+        Ok(_) => format!("[{bare}]:80"),
+        Err(_) if is_host(bare) => format!("{bare}:80"),
+        Err(_) => bare.to_owned(),
+    };
+    is_host_port(&guess).then(|| format!("Write \"{guess}\"?"))
+}
+
+pub(crate) const REPLICA: Text = text(
+    "HOST:PORT like \"10.0.0.5:8000\", \"app.internal:8000\" or \"[fd00::5]:8000\", or \"https://HOST:PORT\"",
+    |s| match s.strip_prefix("https://") {
+        Some(rest) if is_host_port(rest) => Ok(()),
+        Some(rest) => {
+            let host = rest.trim_end_matches('/');
+            let guess = if is_host(host) { format!("https://{host}:443") } else { format!("https://{host}") };
+            Err((is_host(host) || is_host_port(host)).then(|| format!("Write \"{guess}\"?")))
         }
-        let bare = s.strip_prefix("http://").unwrap_or(s).trim_end_matches('/');
-        let guess = match bare.parse::<std::net::Ipv6Addr>() {
-            Ok(_) => format!("[{bare}]:80"),
-            Err(_) if is_host(bare) => format!("{bare}:80"),
-            Err(_) => bare.to_owned(),
-        };
-        if s.starts_with("https://") {
-            return Err(Some("The gate speaks plain HTTP to the origin.".into()));
-        }
-        Err(is_host_port(&guess).then(|| format!("Write \"{guess}\"?")))
-    });
+        None if is_host_port(s) => Ok(()),
+        None => Err(guess_host_port(s)),
+    },
+);
+
+/// Of a TCP service, whose bytes are not looked at.
+pub(crate) const TCP_SERVICE: Text = text("HOST:PORT like \"10.0.0.5:8000\" or \"db.internal:5432\"", |s| {
+    if is_host_port(s) { Ok(()) } else { Err(guess_host_port(s)) }
+});
 
 /// A token that the operator chose.
 pub(crate) const SECRET: Text = Text {
@@ -249,14 +262,13 @@ pub(crate) const BASE_URL: Text = text("a URL like \"https://check.shop.example\
     }
 });
 
-/// Where tokencheck reports to. An `https://` would be a promise that nobody keeps: the token would travel
-/// in clear.
-pub(crate) const LINK_URL: Text = text("a URL like \"http://10.0.0.2:9090\"", |s| {
-    if s.starts_with("https://") {
-        let hint = "TLS is not spoken on this link: write http:// and use a private network or a tunnel.";
-        return Err(Some(hint.into()));
-    }
-    (BASE_URL.check)(s).map_err(|_| None)
+/// Where tokencheck reports to.
+pub(crate) const LINK_URL: Text =
+    text("a URL like \"https://10.0.0.2:9090\"", |s| (BASE_URL.check)(s).map_err(|_| None));
+
+/// Whom a certificate must be for.
+pub(crate) const SERVER_NAME: Text = text("a host name or an IP address, or \"\"", |s| {
+    ok_if(s.is_empty() || is_host(s) || s.parse::<IpAddr>().is_ok())
 });
 
 /// The name of a network interface (Linux: at most 15 bytes, no slash, no space).
