@@ -79,7 +79,8 @@ section! {
 
     /// The service behind the gate.
     pub struct Origin [tunable] {
-        /// `HOST:PORT` of every replica, `https://HOST:PORT` of those that speak TLS.
+        /// `HOST:PORT` of every replica, `https://HOST:PORT` of those that speak TLS, `unix:/PATH` of those that
+        /// listen at a Unix socket.
         [fixed] replicas: Vec<String> = Vec::new() => List(REPLICA);
         /// Requests the origin works on at once, all replicas together; 0: no limit.
         max_in_flight: usize = 0 => Count(0..=1_000_000);

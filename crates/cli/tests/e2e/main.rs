@@ -42,4 +42,5 @@ mod testbed;
 mod throttles;
 mod tickets;
 mod tls;
+mod tls_origin;
 mod two_hosts;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::Request;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde_json::Value;
 use tidegate_core::room::{ControlUpdate, Feedback, REPORT_EVERY};
 use tidegate_core::units::ClassId;

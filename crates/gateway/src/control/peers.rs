@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::Request;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::upstream::balance::Replica;
 use crate::upstream::body::BoxError;
@@ -90,6 +90,9 @@ async fn open(
 ) -> Result<Box<dyn Stream>, BoxError> {
     if let Some(replica) = replica {
         let target = replica.target();
+        if let Some(path) = target.unix() {
+            return Ok(Box::new(UnixStream::connect(path).await?));
+        }
         let stream = TcpStream::connect(target.addresses().await?.as_slice()).await?;
         return Ok(match replica.tls()? {
             Some(tls) => Box::new(tls.connect(target.host(), stream).await?),

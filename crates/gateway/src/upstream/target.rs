@@ -1,7 +1,8 @@
-//! Where a connection leads: `HOST:PORT`, its addresses, and the way to establish it.
+//! Where a connection leads: `HOST:PORT`, its addresses, or a path, and the way to establish it.
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub enum OpenError {
     Failed(#[from] io::Error),
 }
 
-/// `[https://]HOST:PORT` with what is known of its addresses. Shared by all workers.
+/// `[https://]HOST:PORT` or `unix:PATH`, with what is known of its addresses. Shared by all workers.
 #[derive(Default)]
 pub struct Target {
     authority: String,
@@ -31,6 +32,8 @@ pub struct Target {
     address: String,
     /// It begins with `https://`.
     is_tls: bool,
+    /// It is `unix:PATH`.
+    unix: Option<PathBuf>,
     /// Set for an IP literal: never looked up.
     literal: Option<SocketAddr>,
     resolved: ArcSwap<Resolved>,
@@ -63,7 +66,10 @@ impl Target {
             Some(address) => (address.to_owned(), true),
             None => (authority.clone(), false),
         };
-        Self { literal: address.parse().ok(), authority, address, is_tls, ..Self::default() }
+        let unix = authority.strip_prefix("unix:").map(PathBuf::from);
+        // What a request to it names as its host.
+        let address = if unix.is_some() { "localhost:80".to_owned() } else { address };
+        Self { literal: address.parse().ok(), authority, address, is_tls, unix, ..Self::default() }
     }
 
     /// As configured.
@@ -80,6 +86,11 @@ impl Target {
     pub fn host(&self) -> &str {
         let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
         host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// The path of a Unix socket, which has no addresses.
+    pub fn unix(&self) -> Option<&Path> {
+        self.unix.as_deref()
     }
 
     pub fn is_tls(&self) -> bool {

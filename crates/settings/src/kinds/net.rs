@@ -81,6 +81,12 @@ fn is_host_port(s: &str) -> bool {
     })
 }
 
+/// `unix:` and an absolute path, which fits into an address of a Unix socket (unix(7)).
+pub(crate) fn is_unix_path(s: &str) -> bool {
+    let path = s.strip_prefix("unix:");
+    path.is_some_and(|path| path.starts_with('/') && path.len() < 108 && !path.contains('\0'))
+}
+
 /// What somebody who did not write `HOST:PORT` probably meant.
 fn guess_host_port(s: &str) -> Option<String> {
     let bare = s.strip_prefix("http://").unwrap_or(s).trim_end_matches('/');
@@ -93,8 +99,10 @@ fn guess_host_port(s: &str) -> Option<String> {
 }
 
 pub(crate) const REPLICA: Text = text(
-    "HOST:PORT like \"10.0.0.5:8000\", \"app.internal:8000\" or \"[fd00::5]:8000\", or \"https://HOST:PORT\"",
+    "HOST:PORT like \"10.0.0.5:8000\", \"app.internal:8000\" or \"[fd00::5]:8000\", \"https://HOST:PORT\", or \
+     \"unix:/PATH\"",
     |s| match s.strip_prefix("https://") {
+        None if is_unix_path(s) => Ok(()),
         Some(rest) if is_host_port(rest) => Ok(()),
         Some(rest) => {
             let host = rest.trim_end_matches('/');
