@@ -10,4 +10,5 @@ mod socket;
 pub mod splice;
 pub mod stats;
 pub mod target;
+pub mod tls;
 pub mod tunnel;
