@@ -13,7 +13,7 @@ use super::error::Refusal;
 use super::target;
 
 /// The longest registered method has 17 bytes (UPDATEREDIRECTREF).
-const MAX_METHOD: usize = 32;
+pub(crate) const MAX_METHOD: usize = 32;
 /// Empty lines accepted before a request line: old clients send one after a form.
 const MAX_EMPTY_LINES: u8 = 4;
 /// ` HTTP/1.1` and the space before the target.

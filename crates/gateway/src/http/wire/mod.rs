@@ -49,8 +49,8 @@ pub use handle::{Tracked, WireHandle};
 pub use head::{Facts, Framing, HeadLimits, HeadScan, fuzz_head};
 
 pub(crate) use framing::is_forbidden_trailer;
-pub(crate) use head::{alphanumeric_and, decimal, is_token};
-pub(crate) use target::is_authority;
+pub(crate) use head::{MAX_METHOD, alphanumeric_and, decimal, is_token};
+pub(crate) use target::{is_authority, is_target};
 
 use handle::Shared;
 
