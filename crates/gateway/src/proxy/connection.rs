@@ -1,6 +1,7 @@
 //! The life of a visitor's connection: its requests one after the other, and what ends it before its time
 //! (the shutdown, a policy).
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
@@ -14,7 +15,7 @@ use tidegate_core::policies::Action;
 use tokio::net::TcpStream;
 
 use crate::http::visitor_body::VisitorBody;
-use crate::http::visitor_link::VisitorLink;
+use crate::http::visitor_link::{VisitorLink, hyper_upgrade};
 use crate::http::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
 use crate::proxy::context::Conn;
 use crate::proxy::counted::Counted;
@@ -43,9 +44,10 @@ pub(super) async fn connection(
             counted.count(event);
         }
     });
+    let upgrade = Rc::new(Cell::new(None));
     let conn = Rc::new(Conn {
         peer,
-        link: VisitorLink::Http1(handle.clone()),
+        link: VisitorLink::Http1(handle.clone(), upgrade.clone()),
         control,
         session: SessionLink::new(worker.clone()),
         silence,
@@ -54,7 +56,9 @@ pub(super) async fn connection(
     let mut drain = worker.shared.drain.subscribe();
     let service = {
         let (worker, conn) = (worker.clone(), conn.clone());
-        service_fn(move |request: http::Request<Incoming>| {
+        service_fn(move |mut request: http::Request<Incoming>| {
+            // hyper offers an upgrade where the request asks for one.
+            upgrade.set(request.extensions_mut().remove().map(hyper_upgrade));
             let (worker, conn, handle) = (worker.clone(), conn.clone(), handle.clone());
             async move {
                 let answer = serve(worker, conn, request.map(VisitorBody::Hyper)).await;

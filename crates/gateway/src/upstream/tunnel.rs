@@ -14,10 +14,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use hyper::rt::{Read, ReadBuf, Write};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use bytes::{Buf, Bytes};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
+use crate::http::visitor_link::VisitorUpgrade;
 use crate::upstream::balance::InFlight;
 use crate::upstream::deadline::Limit;
 use crate::upstream::stats::{Stats, add, bump};
@@ -27,7 +30,7 @@ const BUFFER: usize = 16 << 10;
 
 /// The two connections to be joined, as soon as both have switched.
 pub(crate) struct Ends {
-    pub(crate) visitor: OnUpgrade,
+    pub(crate) visitor: VisitorUpgrade,
     pub(crate) origin: OnUpgrade,
 }
 
@@ -164,16 +167,17 @@ fn poll_idle(idle: &Limit, cx: &Context<'_>) -> Poll<io::Error> {
 
 async fn join(ends: Ends, idle: &Limit, stats: &Stats) -> io::Result<()> {
     idle.renew();
-    let mut visitor = switch(ends.visitor, idle).await?;
-    let mut origin = switch(ends.origin, idle).await?;
+    let visitor = switch(ends.visitor, idle).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let mut origin = TokioIo::new(switch(ends.origin, idle).await?.map_err(io::Error::other)?);
     let carried = |counter| {
         move |n| {
             idle.renew();
             add(counter, n);
         }
     };
-    let mut up = Half::new(carried(&stats.tunnel_bytes_up));
-    let mut down = Half::new(carried(&stats.tunnel_bytes_down));
+    let mut up = Half::new(visitor.received, carried(&stats.tunnel_bytes_up));
+    let mut down = Half::new(Bytes::new(), carried(&stats.tunnel_bytes_down));
+    let mut visitor = visitor.io;
     poll_fn(|cx| {
         let upward = up.poll(cx, &mut visitor, &mut origin)?;
         let downward = down.poll(cx, &mut origin, &mut visitor)?;
@@ -186,15 +190,17 @@ async fn join(ends: Ends, idle: &Limit, stats: &Stats) -> io::Result<()> {
 }
 
 /// Waits for one side to have switched; the visitor may leave before the 101 reaches it.
-async fn switch(mut side: OnUpgrade, idle: &Limit) -> io::Result<Upgraded> {
+async fn switch<F: Future + Unpin>(mut side: F, idle: &Limit) -> io::Result<F::Output> {
     poll_fn(|cx| match Pin::new(&mut side).poll(cx) {
-        Poll::Ready(upgraded) => Poll::Ready(upgraded.map_err(io::Error::other)),
+        Poll::Ready(switched) => Poll::Ready(Ok(switched)),
         Poll::Pending => poll_idle(idle, cx).map(Err),
     })
     .await
 }
 
 struct Half<F> {
+    /// Read before the tunnel was opened, and not yet written.
+    early: Bytes,
     buffer: Box<[u8]>,
     /// `from..to` of the buffer was read and not yet written.
     from: usize,
@@ -214,17 +220,26 @@ enum HalfState {
 }
 
 impl<F: Fn(u64)> Half<F> {
-    fn new(carried: F) -> Self {
+    fn new(early: Bytes, carried: F) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { buffer, from: 0, to: 0, unflushed: false, state: HalfState::Flowing, carried }
+        Self { early, buffer, from: 0, to: 0, unflushed: false, state: HalfState::Flowing, carried }
     }
 
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        reader: &mut Upgraded,
-        writer: &mut Upgraded,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
+        while !self.early.is_empty() {
+            let n = ready!(Pin::new(&mut *writer).poll_write(cx, &self.early))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.early.advance(n);
+            self.unflushed = true;
+            (self.carried)(n as u64);
+        }
         loop {
             while self.from < self.to {
                 let part = &self.buffer[self.from..self.to];
@@ -238,7 +253,7 @@ impl<F: Fn(u64)> Half<F> {
             }
             if self.state == HalfState::Flowing {
                 let mut buf = ReadBuf::new(&mut self.buffer);
-                match Pin::new(&mut *reader).poll_read(cx, buf.unfilled()) {
+                match Pin::new(&mut *reader).poll_read(cx, &mut buf) {
                     Poll::Ready(read) => {
                         read?;
                         (self.carried)(0);

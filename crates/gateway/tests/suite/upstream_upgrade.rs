@@ -13,6 +13,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use tidegate_gateway::http::socket::Socket;
 use tidegate_gateway::http::visitor_body::VisitorBody;
+use tidegate_gateway::http::visitor_link::hyper_upgrade;
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::body::RequestBody;
 use tidegate_gateway::upstream::dispatch::{Dispatcher, SendContext};
@@ -34,7 +35,10 @@ async fn gate(d: Dispatcher) -> SocketAddr {
             let serve = service_fn(move |mut req: Request<Incoming>| {
                 let d = d.clone();
                 async move {
-                    let upgrade = req.headers().contains_key("upgrade").then(|| hyper::upgrade::on(&mut req));
+                    let upgrade = req
+                        .headers()
+                        .contains_key("upgrade")
+                        .then(|| hyper_upgrade(hyper::upgrade::on(&mut req)));
                     let ctx = SendContext { upgrade, ..SendContext::default() };
                     let response =
                         d.send(req.map(|body| RequestBody::visitor(VisitorBody::Hyper(body))), ctx).await;

@@ -316,8 +316,8 @@ impl RequestContext {
 
     fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
         let http_11 = parts.version == Version::HTTP_11;
-        // hyper offers an upgrade where the request asks for one.
-        let upgrade = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| http_11);
+        let may_switch = http_11 && self.for_all.is_none();
+        let upgrade = may_switch.then(|| self.conn.link.take_upgrade()).flatten();
         let keep_upgrade = upgrade.is_some();
         let context = SendContext {
             expect_continue: self.for_all.is_none() && self.conn.link.expect_continue(),

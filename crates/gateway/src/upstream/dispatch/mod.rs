@@ -33,6 +33,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::Instant;
 
+use crate::http::visitor_link::VisitorUpgrade;
 use crate::upstream::balance::{InFlight, Miss, Replica, Replicas};
 use crate::upstream::body::{BoxError, Held, RequestBody};
 use crate::upstream::deadline::Limit;
@@ -123,9 +124,8 @@ pub struct SendContext {
     pub expect_continue: bool,
     /// Relays 1xx responses. `None` for visitors with HTTP/1.0.
     pub on_informational: Option<OnInformational>,
-    /// The visitor's side of the connection (`hyper::upgrade::on(&mut request)`), if the request carries
-    /// `Upgrade` and may switch protocols.
-    pub upgrade: Option<hyper::upgrade::OnUpgrade>,
+    /// The visitor's side of a tunnel, if the request carries `Upgrade` and may switch protocols.
+    pub upgrade: Option<VisitorUpgrade>,
     /// The handle by which the visitor's connection controls the tunnel, should one be opened.
     pub tunnel: Option<Rc<tunnel::TunnelHandle>>,
 }
