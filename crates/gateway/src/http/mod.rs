@@ -3,6 +3,7 @@
 pub mod http2;
 pub mod hygiene;
 pub mod socket;
+pub mod stream;
 pub mod target;
 pub mod visitor_body;
 pub mod visitor_link;

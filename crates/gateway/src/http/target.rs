@@ -89,15 +89,18 @@ pub fn host(parts: &request::Parts) -> &str {
     }
 }
 
-/// The scheme the visitor used: the last one a trusted proxy names, else `http`, since the gateway itself
-/// speaks only that.
-pub fn scheme(headers: &HeaderMap, trusted: bool) -> &'static str {
+/// The scheme the visitor used: the last one a trusted proxy names, else that of the connection.
+pub fn scheme(headers: &HeaderMap, trusted: bool, of_connection: &'static str) -> &'static str {
     if !trusted {
-        return "http";
+        return of_connection;
     }
     let said = headers.get_all("x-forwarded-proto").iter().next_back();
     let last = said.and_then(|v| v.to_str().ok()).and_then(|v| v.rsplit(',').next());
-    if last.is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https")) { "https" } else { "http" }
+    match last {
+        Some(proto) if proto.trim().eq_ignore_ascii_case("https") => "https",
+        Some(_) => "http",
+        None => of_connection,
+    }
 }
 
 /// The same target at another of the operator's hosts, with a ticket for it.
@@ -152,6 +155,30 @@ mod tests {
             let mut headers = HeaderMap::from_iter([(header::REFERER, HeaderValue::from_static(from))]);
             clean_referer(&mut headers);
             assert_eq!(headers.get(header::REFERER).map(|v| v.to_str().unwrap()), to, "{from}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_is_what_a_trusted_proxy_says_else_what_the_connection_is() {
+        for (said, trusted, of_connection, expected) in [
+            (None, false, "http", "http"),
+            (None, false, "https", "https"),
+            (None, true, "https", "https"),
+            (Some("https"), false, "http", "http"),
+            (Some("http"), false, "https", "https"),
+            (Some("https"), true, "http", "https"),
+            (Some("http"), true, "https", "http"),
+            (Some("http, HTTPS "), true, "http", "https"),
+            (Some("https, http"), true, "http", "http"),
+        ] {
+            let value = said.map(HeaderValue::from_static);
+            let name = http::HeaderName::from_static("x-forwarded-proto");
+            let headers = HeaderMap::from_iter(value.map(|value| (name, value)));
+            assert_eq!(
+                scheme(&headers, trusted, of_connection),
+                expected,
+                "{said:?} {trusted} {of_connection}"
+            );
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::http::socket;
+use crate::http::stream::{ConnInfo, VisitorSocket};
 use crate::proxy::connection::connection;
 use crate::proxy::counted::Counted;
 use crate::proxy::listeners::{Accepted, Listeners, Reach};
@@ -117,7 +118,9 @@ fn take(worker: &Rc<Worker>, accepted: Accepted, silence: Silence) {
         return silence.end();
     };
     let _ = stream.set_nodelay(true);
-    tokio::task::spawn_local(connection(worker.clone(), stream, peer, counted, silence));
+    let info = ConnInfo::plain(peer, stream.local_addr().ok());
+    let socket = VisitorSocket::Tcp(stream);
+    tokio::task::spawn_local(connection(worker.clone(), socket, info, counted, silence));
 }
 
 /// Whether a policy in force closes or resets every connection before it is read (WAC 3.3 d).

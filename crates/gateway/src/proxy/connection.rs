@@ -2,8 +2,6 @@
 //! (the shutdown, a policy).
 
 use std::cell::Cell;
-use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -12,8 +10,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
-use tokio::net::TcpStream;
 
+use crate::http::stream::{ConnInfo, VisitorSocket};
 use crate::http::visitor_body::VisitorBody;
 use crate::http::visitor_link::{VisitorLink, hyper_upgrade};
 use crate::http::wire::{BadBody, Refusal, Wire, WireEvent, WireLimits};
@@ -29,8 +27,8 @@ use crate::upstream::tunnel::TunnelHandle;
 
 pub(super) async fn connection(
     worker: Rc<Worker>,
-    stream: TcpStream,
-    peer: SocketAddr,
+    socket: VisitorSocket,
+    info: ConnInfo,
     counted: Counted,
     silence: Silence,
 ) {
@@ -38,15 +36,15 @@ pub(super) async fn connection(
     let limits = WireLimits::from(&live.settings.limits);
     let mut builder = http1::Builder::new();
     limits.configure(&mut builder);
-    let control = ConnControl::new(stream.as_raw_fd());
-    let (wire, handle) = Wire::new(stream, limits, move |e| {
+    let control = ConnControl::new(socket.fd());
+    let (wire, handle) = Wire::new(socket, limits, move |e| {
         if let Some(event) = event(e) {
             counted.count(event);
         }
     });
     let upgrade = Rc::new(Cell::new(None));
     let conn = Rc::new(Conn {
-        peer,
+        info,
         link: VisitorLink::Http1(handle.clone(), upgrade.clone()),
         control,
         session: SessionLink::new(worker.clone()),
@@ -93,7 +91,7 @@ pub(super) async fn connection(
         outlive(&worker, &conn, tunnel, told, &mut drain).await;
     }
     if let Err(e) = ended {
-        tracing::debug!(%peer, error = %e, "connection ended");
+        tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
     }
 }
 

@@ -1,7 +1,7 @@
 //! One request as the stages see it: its visitor, class and service level, its session, and what is logged
 //! and reported of it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::base::access_log::Entry;
 use crate::config::Config;
 use crate::http::hygiene;
+use crate::http::stream::ConnInfo;
 use crate::http::visitor_link::VisitorLink;
 use crate::shared::free_slots::Silence;
 use crate::shared::policies::refusals::{Cause, Refusal};
@@ -32,7 +33,7 @@ use crate::upstream::balance::Replica;
 pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
 
 pub struct Conn {
-    pub peer: SocketAddr,
+    pub info: ConnInfo,
     pub link: VisitorLink,
     pub control: ConnControl,
     /// The session that is bound to it, if connections identify sessions.
@@ -107,7 +108,7 @@ impl RequestContext {
     ) -> Self {
         let config = worker.config();
         let proxy = &config.settings.proxy;
-        let peer = conn.peer.ip().to_canonical();
+        let peer = conn.info.peer.ip().to_canonical();
         let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
         let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
         let tier = config.tier_of(&parts.headers, client, started);

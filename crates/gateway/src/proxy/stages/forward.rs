@@ -346,9 +346,9 @@ impl RequestContext {
     /// Makes a head the one that the origin gets.
     pub(crate) fn prepare(&self, parts: &mut request::Parts, keep_upgrade: bool) {
         let settings = &self.config.settings;
-        let scheme = target::scheme(&parts.headers, self.trusted);
+        let scheme = target::scheme(&parts.headers, self.trusted, self.conn.info.scheme);
         let context = ForwardContext {
-            peer: self.conn.peer.ip(),
+            peer: self.conn.info.peer.ip(),
             trusted: self.trusted,
             scheme,
             via: &settings.proxy.via,

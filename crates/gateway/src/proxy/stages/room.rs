@@ -103,7 +103,7 @@ impl RequestContext {
             cookies,
             url_ticket,
             rebind: rebind.filter(|_| rebinds),
-            secure: target::scheme(headers, self.trusted) == "https",
+            secure: target::scheme(headers, self.trusted, self.conn.info.scheme) == "https",
             can_return: can_return(headers),
         }
     }
