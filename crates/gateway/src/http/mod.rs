@@ -1,5 +1,6 @@
 //! HTTP, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
 
+pub mod date;
 pub mod http2;
 pub mod hygiene;
 pub mod socket;

@@ -7,11 +7,16 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::http::http2::body::StreamBody;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug)]
 pub enum VisitorBody {
     Hyper(Incoming),
+    Http2(Box<StreamBody>),
+    /// The request has none.
+    Empty,
 }
 
 impl Body for VisitorBody {
@@ -24,18 +29,24 @@ impl Body for VisitorBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut *self {
             Self::Hyper(body) => Pin::new(body).poll_frame(cx).map(|f| f.map(|f| f.map_err(BoxError::from))),
+            Self::Http2(body) => Pin::new(&mut **body).poll_frame(cx),
+            Self::Empty => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Hyper(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+            Self::Empty => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Hyper(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+            Self::Empty => SizeHint::with_exact(0),
         }
     }
 }

@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::http::http2::link::StreamLink;
 use crate::http::wire::WireHandle;
 
 /// The visitor's side of a tunnel, once the 101 has been written; `None`: the visitor has left before.
@@ -54,6 +55,7 @@ pub fn hyper_upgrade(upgrade: OnUpgrade) -> VisitorUpgrade {
 #[derive(Clone)]
 pub enum VisitorLink {
     Http1(WireHandle, Rc<Cell<Option<VisitorUpgrade>>>),
+    Http2(StreamLink),
 }
 
 impl VisitorLink {
@@ -61,6 +63,7 @@ impl VisitorLink {
     pub fn expect_continue(&self) -> bool {
         match self {
             Self::Http1(wire, _) => wire.expect_continue(),
+            Self::Http2(stream) => stream.expect_continue(),
         }
     }
 
@@ -68,6 +71,7 @@ impl VisitorLink {
     pub fn take_upgrade(&self) -> Option<VisitorUpgrade> {
         match self {
             Self::Http1(_, upgrade) => upgrade.take(),
+            Self::Http2(stream) => stream.take_upgrade(),
         }
     }
 
@@ -75,6 +79,8 @@ impl VisitorLink {
     pub fn pass_through(&self) {
         match self {
             Self::Http1(wire, _) => wire.pass_through(),
+            // Its task knows when it has answered.
+            Self::Http2(_) => {}
         }
     }
 
@@ -82,13 +88,16 @@ impl VisitorLink {
     pub fn is_busy(&self) -> bool {
         match self {
             Self::Http1(wire, _) => wire.is_busy(),
+            // A stream is one request.
+            Self::Http2(_) => true,
         }
     }
 
-    /// From now on nothing is written, and the connection closes as usual.
+    /// From now on nothing is written, and the connection closes as usual; a stream of HTTP/2 is reset.
     pub fn mute(&self) {
         match self {
             Self::Http1(wire, _) => wire.mute(),
+            Self::Http2(stream) => stream.mute(),
         }
     }
 
@@ -96,6 +105,15 @@ impl VisitorLink {
     pub fn abort(&self) {
         match self {
             Self::Http1(wire, _) => wire.abort(),
+            Self::Http2(stream) => stream.abort(),
+        }
+    }
+
+    /// Cuts a stream off, whatever it is at. A connection of HTTP/1.1 is closed by its task instead.
+    pub fn cut(&self) {
+        match self {
+            Self::Http1(..) => {}
+            Self::Http2(stream) => stream.cut(),
         }
     }
 
@@ -104,6 +122,7 @@ impl VisitorLink {
     pub fn informational(&self, status: StatusCode, fields: &HeaderMap) -> bool {
         match self {
             Self::Http1(wire, _) => wire.informational(status, fields),
+            Self::Http2(stream) => stream.informational(status, fields),
         }
     }
 }

@@ -15,7 +15,8 @@ use tidegate_core::units::ClassId;
 use crate::config::page::{self, Kind, View};
 use crate::config::{ClassTag, Config};
 use crate::http::hygiene::Reject;
-use crate::http::{target, wire};
+use crate::http::wire::{self, Refusal};
+use crate::http::target;
 use crate::upstream::body::BoxError;
 use crate::upstream::dispatch::DispatchError;
 use tidegate_settings::Role;
@@ -242,6 +243,17 @@ pub fn reject(reject: Reject) -> Response<Bytes> {
         response.headers_mut().insert(ALLOW, METHODS);
     }
     response
+}
+
+/// A head of HTTP/2 that breaks the rules or the gate's limits. Those of HTTP/1.1 the wire answers itself.
+pub fn refused_head(refusal: Refusal) -> Response<Bytes> {
+    let status = StatusCode::from_u16(refusal.status().0).unwrap_or(StatusCode::BAD_REQUEST);
+    text(status, format!("{refusal}\n"))
+}
+
+/// An extended CONNECT for something that the gate cannot carry (RFC 9220 3).
+pub fn unknown_protocol() -> Response<Bytes> {
+    text(StatusCode::NOT_IMPLEMENTED, "This protocol is not supported.\n")
 }
 
 /// A request that tier 2 refuses.

@@ -8,8 +8,10 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::{HeaderMap, Response, StatusCode};
+use tokio::sync::oneshot;
 
 use super::CONNECTION_SPECIFIC;
+use crate::http::visitor_link::{VisitorStream, VisitorUpgrade};
 
 /// Interim responses of one request; more are dropped. Origins send one or two.
 const MAX_INTERIM: u8 = 16;
@@ -25,6 +27,7 @@ struct Stream {
     is_answered: Cell<bool>,
     end: Cell<StreamEnd>,
     waker: RefCell<Option<Waker>>,
+    tunnel: Cell<Option<oneshot::Receiver<VisitorStream>>>,
 }
 
 /// What the gate has decided about a stream, beside its answer.
@@ -49,7 +52,21 @@ impl StreamLink {
             is_answered: Cell::new(false),
             end: Cell::default(),
             waker: RefCell::default(),
+            tunnel: Cell::default(),
         }))
+    }
+
+    /// Offers to become a tunnel: what is sent is the visitor's side of it, once its request is answered so.
+    pub fn offer_tunnel(&self) -> oneshot::Sender<VisitorStream> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.tunnel.set(Some(receiver));
+        sender
+    }
+
+    /// What was offered. Once a request.
+    pub fn take_upgrade(&self) -> Option<VisitorUpgrade> {
+        let receiver = self.0.tunnel.take()?;
+        Some(Box::pin(async { receiver.await.ok() }))
     }
 
     pub fn expect_continue(&self) -> bool {

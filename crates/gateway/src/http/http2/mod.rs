@@ -9,6 +9,7 @@
 pub mod body;
 pub mod head;
 pub mod link;
+pub mod tunnel;
 pub mod watch;
 
 /// What an HTTP/2 connection begins with (RFC 9113 3.4). No request of HTTP/1.1 does.

@@ -12,7 +12,7 @@ mod response;
 
 pub use check::{Reject, Target, check};
 pub use forwarded::{beside_addresses, client_ip, node};
-pub use request::{ForwardContext, prepare_request, request_id};
+pub use request::{ForwardContext, may_upgrade, prepare_request, request_id};
 pub use response::{
     BadContentLength, BadResponse, ResponseFraming, content_length, prepare_response, prepare_trailers,
     settle_framing,

@@ -54,7 +54,7 @@ pub fn prepare_request(parts: &mut Parts, ctx: &ForwardContext<'_>) {
     let headers = &mut parts.headers;
     strip_disguised(headers);
     let upgrade = (ctx.keep_upgrade && hops::connection_has(headers, "upgrade"))
-        .then(|| headers.get(header::UPGRADE).cloned())
+        .then(|| without_h2c(headers))
         .flatten();
     let trailers = accepts_trailers(headers);
     let chunked = headers.contains_key(header::TRANSFER_ENCODING);
@@ -98,6 +98,30 @@ fn original_host(parts: &Parts) -> Option<HeaderValue> {
         Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
         None => parts.headers.get(header::HOST).cloned(),
     }
+}
+
+/// Whether a request's `Upgrade` asks for anything but HTTP/2 in clear, if it has one.
+///
+/// A connection cannot be made HTTP/2's so (RFC 9113 3.1 dropped it), and the origin must not be asked: it
+/// would speak HTTP/2 with the visitor past the gate, which sees a tunnel then.
+pub fn may_upgrade(headers: &HeaderMap) -> bool {
+    !headers.contains_key(header::UPGRADE) || protocols(headers).next().is_some()
+}
+
+/// The protocols of `Upgrade` that a tunnel may be of.
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let all = headers.get_all(header::UPGRADE).iter();
+    let all = all.flat_map(|value| value.as_bytes().split(|&b| b == b',')).map(<[u8]>::trim_ascii);
+    all.filter(|protocol| {
+        let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
+        !protocol.is_empty() && ![&b"h2c"[..], b"h2", b"http"].iter().any(|no| name.eq_ignore_ascii_case(no))
+    })
+}
+
+/// The field for the origin; `None`: nothing is left to ask for.
+fn without_h2c(headers: &HeaderMap) -> Option<HeaderValue> {
+    let kept: Vec<&[u8]> = protocols(headers).collect();
+    (!kept.is_empty()).then(|| HeaderValue::from_bytes(&kept.join(&b", "[..])).ok()).flatten()
 }
 
 /// Removes fields that origins which do not tell `_` from `-` (CGI, PHP) would trust: `X_Forwarded_For`.
@@ -202,7 +226,11 @@ pub(crate) fn via(headers: &mut HeaderMap, version: Version, name: &str) {
     if name.is_empty() {
         return;
     }
-    let protocol = if version == Version::HTTP_10 { "1.0" } else { "1.1" };
+    let protocol = match version {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        _ => "1.1",
+    };
     append_list(headers, &header::VIA, &[protocol.as_bytes(), b" ", name.as_bytes()].concat());
 }
 

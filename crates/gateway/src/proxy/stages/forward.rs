@@ -315,8 +315,8 @@ impl RequestContext {
     }
 
     fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
-        let http_11 = parts.version == Version::HTTP_11;
-        let may_switch = http_11 && self.for_all.is_none();
+        let http_11 = parts.version >= Version::HTTP_11;
+        let may_switch = http_11 && self.for_all.is_none() && hygiene::may_upgrade(&parts.headers);
         let upgrade = may_switch.then(|| self.conn.link.take_upgrade()).flatten();
         let keep_upgrade = upgrade.is_some();
         let context = SendContext {
