@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use super::kinds::quantity::show_duration;
 use super::read::Reader;
-use super::{OriginProtocol, Settings, Visitors, capacity, class, congestion, correlate, enforcing, kernel, role, session};
+use super::{
+    OriginProtocol, Settings, Visitors, capacity, class, congestion, correlate, enforcing, kernel, role,
+    session,
+};
 
 /// The room keeps a queue of a tenth of a second's work and the deviation of a second's visitors, at most a
 /// quarter of what may wait there. From about twenty visitors per second on, four times that is less than a

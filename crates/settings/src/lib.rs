@@ -55,8 +55,8 @@ pub use overrides::Override;
 pub use print::Change;
 pub use role::Role;
 pub use sections::{
-    AccessLog, Binding, Eject, Health, History, Http2, Limits, Listen, Log, LogFormat, Origin, OriginProtocol,
-    Proxy, Queue, Room, Tuners, Unit,
+    AccessLog, Binding, Eject, Health, History, Http2, Limits, Listen, Log, LogFormat, Origin,
+    OriginProtocol, Proxy, Queue, Room, Tuners, Unit,
 };
 pub use session::{Session, SessionBy, SessionMax, WhenFull, is_gate_cookie};
 pub use tree::plain_key;

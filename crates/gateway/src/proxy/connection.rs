@@ -195,7 +195,11 @@ impl Told {
     }
 
     /// The next news. Both come through one channel: so each turn of a connection waits for one only.
-    pub(super) async fn news(&mut self, drain: &mut tokio::sync::watch::Receiver<Drain>, shared: &Shared) -> News {
+    pub(super) async fn news(
+        &mut self,
+        drain: &mut tokio::sync::watch::Receiver<Drain>,
+        shared: &Shared,
+    ) -> News {
         let (is_ending, cuts) = (self.is_ending, self.cuts);
         let enforcement = &shared.policies;
         // As in `reached`: the value it returns holds the channel's lock.

@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::server::{Builder, Connection};
 use h2::Reason;
+use h2::server::{Builder, Connection};
 use slab::Slab;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
@@ -357,7 +357,8 @@ impl Life {
             (self.watch.in_head_since(), limits.header_timeout, Late::Head),
             (self.watch.stalled_since(), limits.body_timeout, Late::NotReading),
         ];
-        let waits = waits.into_iter().filter(|(.., late)| self.phase != Phase::Closing || *late != Late::Head);
+        let waits =
+            waits.into_iter().filter(|(.., late)| self.phase != Phase::Closing || *late != Late::Head);
         let due = waits.filter_map(|(since, limit, late)| Some((since? + limit, late)));
         let Some((at, late)) = due.min_by_key(|(at, _)| *at) else { return Poll::Pending };
         self.timer.poll(cx, at).map(|()| Step::Late(late))

@@ -1,5 +1,6 @@
 //! The gateway from outside, over real sockets: one binary for all of its integration tests.
 
+mod http2;
 mod hygiene_hyper;
 mod log;
 mod upstream_expect;

@@ -28,11 +28,7 @@ impl StreamTunnel {
 }
 
 impl AsyncRead for StreamTunnel {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         while this.rest.is_empty() {
             match ready!(this.receive.poll_data(cx)) {

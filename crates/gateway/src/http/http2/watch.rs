@@ -126,11 +126,7 @@ impl<S> Watched<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.state.is_flood() {
             return Poll::Pending;
@@ -331,7 +327,8 @@ mod tests {
     const LIMITS: FrameLimits = FrameLimits { resets: 10, control: 50 };
 
     fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
-        let mut bytes = vec![(length >> 16) as u8, (length >> 8) as u8, length as u8, kind, flags, 0, 0, 0, 1];
+        let mut bytes =
+            vec![(length >> 16) as u8, (length >> 8) as u8, length as u8, kind, flags, 0, 0, 0, 1];
         bytes.resize(HEADER + length, 0);
         bytes
     }
@@ -363,7 +360,11 @@ mod tests {
             (DATA, 0, 1, 10_000),
             (HEADERS, END_HEADERS, 20, 10_000),
         ] {
-            assert_eq!(passing(&mut fresh(), &frame(kind, flags, length)), most, "kind {kind}, {length} bytes");
+            assert_eq!(
+                passing(&mut fresh(), &frame(kind, flags, length)),
+                most,
+                "kind {kind}, {length} bytes"
+            );
         }
     }
 
@@ -382,7 +383,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_count_does_not_depend_on_segments() {
         let mut bytes = Vec::new();
-        for (kind, flags, length) in [(HEADERS, 0, 7), (CONTINUATION, END_HEADERS, 300), (DATA, 0, 70), (6, 0, 8)] {
+        for (kind, flags, length) in
+            [(HEADERS, 0, 7), (CONTINUATION, END_HEADERS, 300), (DATA, 0, 70), (6, 0, 8)]
+        {
             bytes.extend(frame(kind, flags, length));
         }
         let left = |size: usize| {

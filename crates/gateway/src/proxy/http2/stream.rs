@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 use super::send::{SendEnd, Sending};
 use super::{Shared, Wish};
 use crate::http::date;
+use crate::http::http2::CONNECTION_SPECIFIC;
 use crate::http::http2::body::StreamBody;
 use crate::http::http2::head::{self, BadHead, HeadFacts};
 use crate::http::http2::link::{StreamEnd, StreamLink};
 use crate::http::http2::tunnel::StreamTunnel;
-use crate::http::http2::CONNECTION_SPECIFIC;
 use crate::http::visitor_body::VisitorBody;
 use crate::http::visitor_link::{VisitorLink, VisitorStream};
 use crate::http::wire::Refusal;
@@ -162,8 +162,8 @@ fn websocket_key(shared: &Shared) -> HeaderValue {
 /// Sends an answer.
 async fn answered(shared: &Rc<Shared>, link: &StreamLink, method: &Method, answer: Answer) {
     let (parts, body) = answer.into_parts();
-    let has_content = *method != Method::HEAD
-        && !matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let has_content =
+        *method != Method::HEAD && !matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let is_all = !has_content || body.is_end_stream();
     let head = head_of(shared, parts, has_content.then(|| body.size_hint().exact()).flatten());
     let Ok(stream) = link.answer(head, is_all) else { return };
