@@ -252,6 +252,7 @@ impl Life {
                 self.close(Reason::ENHANCE_YOUR_CALM);
             }
             Step::Wish(Wish::Abort) => {
+                self.watch.mute();
                 self.control.reset();
                 return Break(());
             }
@@ -315,6 +316,10 @@ impl Life {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        if self.shared.wish.get() == Wish::Abort {
+            // Before `h2` tells the visitor what became of the stream.
+            return Poll::Ready(Step::Wish(Wish::Abort));
+        }
         loop {
             match self.h2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {

@@ -16,9 +16,9 @@ use crate::whole::harness::PATIENCE;
 /// Everybody passes.
 pub const PLAIN: &str = "[origin]\nreplicas = [\"ORIGIN\"]\n";
 
-/// Runs a client; a test that hangs fails.
+/// Runs a client, whose connections go on while the test waits for something else; a test that hangs fails.
 pub fn run<F: Future>(test: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.expect("the test hangs") })
 }
 
