@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub mod deadline;
 pub mod dispatch;
 pub mod pool;
+mod socket;
 pub mod splice;
 pub mod stats;
 pub mod target;

@@ -41,7 +41,8 @@ async fn gate(d: Dispatcher) -> SocketAddr {
                         .then(|| hyper_upgrade(hyper::upgrade::on(&mut req)));
                     let ctx = SendContext { upgrade, ..SendContext::default() };
                     let response =
-                        d.send(req.map(|body| RequestBody::visitor(VisitorBody::Hyper(body))), ctx).await;
+                        send_with(&d, req.map(|body| RequestBody::visitor(VisitorBody::Hyper(body))), ctx)
+                            .await;
                     Ok::<_, Infallible>(match response {
                         Ok(response) => response.map(RequestBody::boxed_response),
                         Err(_) => Response::builder().status(502).body(RequestBody::empty()).unwrap(),

@@ -247,7 +247,7 @@ impl RequestContext {
         let spent = guard.spend();
         forwarded.reaches(true);
         let deadline = forwarded.context.deadline;
-        let sent = pin!(upstream.send(request, context));
+        let sent = pin!(upstream.send_parts(request, context));
         let answer = within(deadline, sent).await;
         let is_unsent = matches!(&answer, Some(Err(error)) if was_never_sent(error));
         if let Some(Redeemed { worker, ticket, .. }) = spent.as_ref().filter(|_| !is_unsent) {
