@@ -106,9 +106,15 @@ impl Pool {
         bump(&self.stats.connects);
         let stream = replica.target().open(self.connect_timeout.get()).await?;
         stream.set_nodelay(true).map_err(OpenError::Failed)?;
+        let slot = self.slot();
+        Ok(Conn { socket: OriginSocket::Tcp(stream), slot, reused: false, idle_since: 0 })
+    }
+
+    /// A new time limit.
+    pub(crate) fn slot(&self) -> Rc<Slot> {
         let slot = self.ticks.slot();
         self.start_ticking();
-        Ok(Conn { socket: OriginSocket::Tcp(stream), slot, reused: false, idle_since: 0 })
+        slot
     }
 
     /// Starts the worker's task for time limits and the sweep of idle connections; it ends with the last one.

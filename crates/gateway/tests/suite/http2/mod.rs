@@ -6,4 +6,5 @@ mod harness;
 mod heads;
 mod lifetime;
 mod messages;
+mod origin;
 mod websocket;
