@@ -55,6 +55,7 @@ struct Shared {
     silence: Silence,
     head: HeadLimits,
     body: BodyLimits,
+    watch: Rc<Watch>,
     counted: Rc<Counted>,
     /// The requests under way.
     streams: RefCell<Slab<Rc<Conn>>>,
@@ -121,6 +122,7 @@ pub(super) async fn connection(
         silence,
         head: limits.head,
         body: BodyLimits { max: limits.head.body, timeout: limits.body_timeout, on_bad: Rc::new(on_bad) },
+        watch,
         counted,
         streams: RefCell::default(),
         wish: Cell::default(),
@@ -129,7 +131,7 @@ pub(super) async fn connection(
     });
     let handshake = tokio::time::timeout(limits.header_timeout, builder.handshake::<_, Bytes>(socket));
     match handshake.await {
-        Ok(Ok(h2)) => Life::new(shared.clone(), h2, watch, control, limits).run().await,
+        Ok(Ok(h2)) => Life::new(shared.clone(), h2, control, limits).run().await,
         Ok(Err(error)) => ended(&shared, &error),
         Err(_) => shared.count(Event::IdleTimeout),
     }
@@ -166,7 +168,6 @@ fn ended(shared: &Shared, error: &h2::Error) {
 struct Life {
     shared: Rc<Shared>,
     h2: Connection<Watched<VisitorSocket>, Bytes>,
-    watch: Rc<Watch>,
     /// Of the connection's own socket, and of a request that there is not.
     control: ConnControl,
     limits: WireLimits,
@@ -207,12 +208,11 @@ impl Life {
     fn new(
         shared: Rc<Shared>,
         h2: Connection<Watched<VisitorSocket>, Bytes>,
-        watch: Rc<Watch>,
         control: ConnControl,
         limits: WireLimits,
     ) -> Self {
         let (timer, idle) = (LazyTimer::default(), Some(Instant::now()));
-        Self { shared, h2, watch, control, limits, timer, idle, has_served: false, phase: Phase::Open }
+        Self { shared, h2, control, limits, timer, idle, has_served: false, phase: Phase::Open }
     }
 
     async fn run(mut self) {
@@ -252,7 +252,7 @@ impl Life {
                 self.close(Reason::ENHANCE_YOUR_CALM);
             }
             Step::Wish(Wish::Abort) => {
-                self.watch.mute();
+                self.shared.watch.mute();
                 self.control.reset();
                 return Break(());
             }
@@ -331,7 +331,7 @@ impl Life {
                 Poll::Pending => break,
             }
         }
-        if self.watch.is_flood() && self.phase != Phase::Closing {
+        if self.shared.watch.is_flood() && self.phase != Phase::Closing {
             return Poll::Ready(Step::Flood);
         }
         match self.shared.wish.take() {
@@ -359,8 +359,8 @@ impl Life {
         };
         let waits = [
             (self.idle, idle, what),
-            (self.watch.in_head_since(), limits.header_timeout, Late::Head),
-            (self.watch.stalled_since(), limits.body_timeout, Late::NotReading),
+            (self.shared.watch.in_head_since(), limits.header_timeout, Late::Head),
+            (self.shared.watch.stalled_since(), limits.body_timeout, Late::NotReading),
         ];
         let waits =
             waits.into_iter().filter(|(.., late)| self.phase != Phase::Closing || *late != Late::Head);

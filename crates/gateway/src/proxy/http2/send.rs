@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::http::http2::CONNECTION_SPECIFIC;
 use crate::http::http2::link::StreamLink;
+use crate::http::http2::watch::Watch;
 use crate::proxy::response_body::{Completion, ResponseBody};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +35,7 @@ pub(super) struct Sending<C: Completion> {
     stream: SendStream<Bytes>,
     body: ResponseBody<C>,
     link: StreamLink,
+    watch: Rc<Watch>,
     /// Asked for, and waiting for room.
     piece: Bytes,
     /// What comes after it.
@@ -52,8 +55,9 @@ impl<C: Completion> Sending<C> {
         body: ResponseBody<C>,
         patience: Duration,
         link: StreamLink,
+        watch: Rc<Watch>,
     ) -> Self {
-        Self { stream, body, link, piece: Bytes::new(), last: None, patience, stall: None }
+        Self { stream, body, link, watch, piece: Bytes::new(), last: None, patience, stall: None }
     }
 
     /// Hands on as much of the piece as there is room for. Ready when none is left.
@@ -85,9 +89,18 @@ impl<C: Completion> Sending<C> {
         Poll::Ready(Ok(()))
     }
 
+    /// There is no room. Ready when that has lasted too long. Where nothing of the connection is read, that
+    /// is its own task's matter.
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let patience = self.patience;
-        self.stall.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience))).as_mut().poll(cx)
+        loop {
+            let stall = self.stall.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience)));
+            ready!(stall.as_mut().poll(cx));
+            if self.watch.stalled_since().is_none() {
+                return Poll::Ready(());
+            }
+            self.stall = None;
+        }
     }
 
     fn finish(&mut self, last: Last) -> SendEnd {

@@ -170,7 +170,7 @@ async fn answered(shared: &Rc<Shared>, link: &StreamLink, method: &Method, answe
     if is_all {
         return;
     }
-    match Sending::new(stream, body, shared.body.timeout, link.clone()).await {
+    match Sending::new(stream, body, shared.body.timeout, link.clone(), shared.watch.clone()).await {
         SendEnd::Complete | SendEnd::Left | SendEnd::Broken => {}
         SendEnd::NotReading => shared.count(Event::BodyTimeout),
     }
