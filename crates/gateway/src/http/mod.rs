@@ -1,11 +1,11 @@
 //! HTTP, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
 
-pub mod date;
+pub mod http1;
 pub mod http2;
 pub mod hygiene;
 pub mod socket;
 pub mod stream;
 pub mod target;
+pub mod tunnel_io;
 pub mod visitor_body;
 pub mod visitor_link;
-pub mod wire;

@@ -1,19 +1,20 @@
 //! The body of a visitor's request, whatever protocol it came by.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
+use crate::http::http1::Http1Body;
 use crate::http::http2::body::StreamBody;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn Error + Send + Sync>;
 
 #[derive(Debug)]
 pub enum VisitorBody {
-    Hyper(Incoming),
+    Http1(Http1Body),
     Http2(Box<StreamBody>),
     /// The request has none.
     Empty,
@@ -28,7 +29,7 @@ impl Body for VisitorBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut *self {
-            Self::Hyper(body) => Pin::new(body).poll_frame(cx).map(|f| f.map(|f| f.map_err(BoxError::from))),
+            Self::Http1(body) => Pin::new(body).poll_frame(cx),
             Self::Http2(body) => Pin::new(&mut **body).poll_frame(cx),
             Self::Empty => Poll::Ready(None),
         }
@@ -36,7 +37,7 @@ impl Body for VisitorBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Hyper(body) => body.is_end_stream(),
+            Self::Http1(body) => body.is_end_stream(),
             Self::Http2(body) => body.is_end_stream(),
             Self::Empty => true,
         }
@@ -44,7 +45,7 @@ impl Body for VisitorBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Hyper(body) => body.size_hint(),
+            Self::Http1(body) => body.size_hint(),
             Self::Http2(body) => body.size_hint(),
             Self::Empty => SizeHint::with_exact(0),
         }

@@ -23,13 +23,14 @@ use h2::server::{Builder, Connection};
 use slab::Slab;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
+use tidegate_http::{BadBody, HeadLimits};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::http::http1::Http1Limits;
 use crate::http::http2::body::BodyLimits;
 use crate::http::http2::head::max_header_list;
 use crate::http::http2::watch::{FrameLimits, Watch, Watched};
 use crate::http::stream::{ConnInfo, VisitorSocket};
-use crate::http::wire::{BadBody, HeadLimits, WireLimits};
 use crate::proxy::connection::{News, Told, ordered};
 use crate::proxy::context::Conn;
 use crate::proxy::counted::Counted;
@@ -99,7 +100,7 @@ pub(super) async fn connection(
     silence: Silence,
 ) {
     let live = worker.config();
-    let limits = WireLimits::from(&live.settings.limits);
+    let limits = Http1Limits::from(&live.settings.limits);
     let (builder, frames) = configured(&live.settings.http2, &limits.head);
     drop(live);
     // Owned here: the socket is open as long as this function runs.
@@ -170,7 +171,7 @@ struct Life {
     h2: Connection<Watched<VisitorSocket>, Bytes>,
     /// Of the connection's own socket, and of a request that there is not.
     control: ConnControl,
-    limits: WireLimits,
+    limits: Http1Limits,
     timer: LazyTimer,
     /// Since when no stream is open.
     idle: Option<Instant>,
@@ -209,7 +210,7 @@ impl Life {
         shared: Rc<Shared>,
         h2: Connection<Watched<VisitorSocket>, Bytes>,
         control: ConnControl,
-        limits: WireLimits,
+        limits: Http1Limits,
     ) -> Self {
         let (timer, idle) = (LazyTimer::default(), Some(Instant::now()));
         Self { shared, h2, control, limits, timer, idle, has_served: false, phase: Phase::Open }

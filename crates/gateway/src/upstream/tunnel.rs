@@ -1,8 +1,8 @@
 //! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and others.
 //!
 //! Bytes that either side sent early come first. Between two plain sockets the rest stays in the kernel
-//! (`upstream/splice.rs`), else it is copied. The tunnel ends when both directions have ended, when nothing has
-//! flowed in either direction for `origin.read_timeout` (as with nginx's `proxy_read_timeout`; WebSocket
+//! (`upstream/splice.rs`), else it is copied. The tunnel ends when both directions have ended, when nothing
+//! has flowed in either direction for `origin.read_timeout` (as with nginx's `proxy_read_timeout`; WebSocket
 //! applications ping), when either side fails, at the drain deadline, or when a policy ends the visitor's
 //! connection (WAC 3.3 (e), (f)).
 

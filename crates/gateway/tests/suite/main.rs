@@ -1,6 +1,7 @@
 //! The gateway from outside, over real sockets: one binary for all of its integration tests.
 
 mod heap;
+mod http1;
 mod http2;
 mod hygiene_hyper;
 mod log;
@@ -13,4 +14,3 @@ mod upstream_replicas;
 mod upstream_support;
 mod upstream_upgrade;
 mod whole;
-mod wire;

@@ -119,6 +119,7 @@ fn a_response_may_be_cut_anywhere() {
             let origin = Origin::start(move |_, mut stream| {
                 let cut = cut.clone();
                 async move {
+                    stream.set_nodelay(true).unwrap();
                     while read_head(&mut stream).await.is_some() {
                         let (a, b) = response.split_at(cut.get());
                         stream.write_all(a).await.unwrap();

@@ -1,5 +1,5 @@
-//! The body of a request that came by HTTP/2: bounded in size and silence, as the wire bounds those of
-//! HTTP/1.1. `h2` has checked it against `Content-Length`.
+//! The body of a request that came by HTTP/2: bounded in size and silence, as those of HTTP/1.1
+//! are. `h2` has checked it against `Content-Length`.
 
 use std::fmt;
 use std::future::Future;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::RecvStream;
 use http_body::{Body, Frame, SizeHint};
+use tidegate_http::BadBody;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::link::StreamLink;
-use crate::http::wire::BadBody;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

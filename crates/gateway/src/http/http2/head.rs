@@ -1,15 +1,19 @@
 //! Checks the head of a request that came by HTTP/2, and gives it the form that stages know.
 //!
 //! `h2` has decoded it and refused what RFC 9113 8.2 and 8.3 call malformed: upper case, fields of a
-//! connection, pseudo-fields that are missing, repeated or out of place. What is left is what the wire
-//! demands of HTTP/1.1: the same target and the same limits, so that a request means the same by both.
+//! connection, pseudo-fields that are missing, repeated or out of place. What is left is what is
+//! demanded of HTTP/1.1: the same target and the same limits, so that a request means the same by both.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, Uri};
+use tidegate_http::target::is_target;
+use tidegate_http::{HeadLimits, Refusal};
 
 use crate::http::hygiene;
-use crate::http::wire::{HeadLimits, MAX_METHOD, Refusal, is_target};
+
+/// As long as in HTTP/1.1.
+const MAX_METHOD: usize = 32;
 
 /// What a field line takes in HTTP/1.1 beside name and value.
 const LINE: usize = 4;

@@ -11,7 +11,7 @@ use http::{HeaderMap, Response, StatusCode};
 use tokio::sync::oneshot;
 
 use super::CONNECTION_SPECIFIC;
-use crate::http::visitor_link::{VisitorStream, VisitorUpgrade};
+use crate::http::tunnel_io::{VisitorStream, VisitorUpgrade};
 
 /// Interim responses of one request; more are dropped. Origins send one or two.
 const MAX_INTERIM: u8 = 16;

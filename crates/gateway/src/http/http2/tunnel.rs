@@ -9,7 +9,7 @@ use h2::{RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::http::visitor_link::TunnelIo;
+use crate::http::tunnel_io::TunnelIo;
 
 /// Bytes of one write that are taken at once.
 const MAX_WRITE: usize = 16 << 10;

@@ -6,12 +6,11 @@
 //! or ended by the close for HTTP/1.0.
 
 use http::header::{self, HeaderMap};
-use http::response::Parts;
 use http::{Method, StatusCode, Version};
+use tidegate_http::{Known, ResponseHead, decimal, is_forbidden_trailer, name};
 
-use super::hops;
+use super::hops::{self, Named};
 use super::request::via;
-use crate::http::wire::{decimal, is_forbidden_trailer};
 
 /// Why a response cannot be passed on: it becomes 502.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,35 +26,35 @@ pub enum BadResponse {
     TransferCoding,
 }
 
-/// Prepares a final response. `upgraded`: the gateway tunnels, so that 101 is allowed.
-///
-/// A malformed status line or a number below 100 never gets here: hyper's client refuses it with a parse
-/// error, which is a 502 as well.
+/// Prepares a final response, whose framing is settled. `upgraded`: the gateway tunnels, so that 101 is
+/// allowed.
 pub fn prepare_response(
-    parts: &mut Parts,
+    head: &mut ResponseHead,
     method: &Method,
     via_name: &str,
     upgraded: bool,
 ) -> Result<(), BadResponse> {
-    let status = parts.status;
+    let status = head.status();
     let switching = upgraded && status == StatusCode::SWITCHING_PROTOCOLS;
     if !switching && !(200..600).contains(&status.as_u16()) {
         return Err(BadResponse::Status);
     }
-    let headers = &mut parts.headers;
-    settle_framing(status, headers)?;
-    let upgrade = if switching { headers.remove(header::UPGRADE) } else { None };
-    hops::strip(headers);
-    if let Some(upgrade) = upgrade {
-        headers.insert(header::UPGRADE, upgrade);
-        headers.insert(header::CONNECTION, http::HeaderValue::from_static("upgrade"));
+    let version = head.version();
+    let fields = &mut head.fields;
+    let mut has_upgrade = !switching;
+    let named = Named::of(fields);
+    fields.retain(|name, _| match Known::of(name) {
+        Some(Known::Upgrade) => !std::mem::replace(&mut has_upgrade, true),
+        Some(known) if hops::is_hop_by_hop(known) => false,
+        // A 205 has no content (RFC 9110 15.3.6). An answer to HEAD may say what GET would have had.
+        Some(Known::ContentLength) => status != StatusCode::RESET_CONTENT || *method == Method::HEAD,
+        _ => !named.has(name),
+    });
+    if switching {
+        fields.append(name::CONNECTION, b"upgrade");
     }
-    // A 205 has no content (RFC 9110 15.3.6). An answer to HEAD may say what GET would have had.
-    if status == StatusCode::RESET_CONTENT && *method != Method::HEAD {
-        headers.remove(header::CONTENT_LENGTH);
-    }
-    via(headers, parts.version, via_name);
-    parts.version = Version::HTTP_11;
+    via(fields, version, via_name);
+    head.set_version(Version::HTTP_11);
     // The reason phrase stays as it is (RFC 9112 4): old clients expect it.
     Ok(())
 }

@@ -10,24 +10,25 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
-use http::header::{CONTENT_LENGTH, DATE, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
-use http::{Method, Request, Response, StatusCode, request, response};
+use http::header::{CONTENT_LENGTH, DATE, HeaderValue, SEC_WEBSOCKET_ACCEPT};
+use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body as _;
 use rand::RngCore as _;
 use tidegate_core::measure::Event;
+use tidegate_http::{Refusal, RequestHead, ResponseHead, name};
 use tokio::sync::oneshot;
 
 use super::send::{SendEnd, Sending};
 use super::{Shared, Wish};
-use crate::http::date;
+use crate::http::http1::date;
 use crate::http::http2::CONNECTION_SPECIFIC;
 use crate::http::http2::body::StreamBody;
 use crate::http::http2::head::{self, BadHead, HeadFacts};
 use crate::http::http2::link::{StreamEnd, StreamLink};
 use crate::http::http2::tunnel::StreamTunnel;
+use crate::http::tunnel_io::VisitorStream;
 use crate::http::visitor_body::VisitorBody;
-use crate::http::visitor_link::{VisitorLink, VisitorStream};
-use crate::http::wire::Refusal;
+use crate::http::visitor_link::VisitorLink;
 use crate::proxy::context::Conn;
 use crate::proxy::respond;
 use crate::proxy::response_body::ResponseBody;
@@ -107,7 +108,7 @@ pub(super) async fn stream(
 }
 
 async fn served(shared: &Rc<Shared>, conn: &Rc<Conn>, parts: request::Parts, body: VisitorBody) -> Answer {
-    serve(shared.worker.clone(), conn.clone(), Request::from_parts(parts, body)).await
+    serve(shared.worker.clone(), conn.clone(), RequestHead::from_parts(&parts), body).await
 }
 
 /// The result of `future`; `None`: nobody waits for it any more, and it has been dropped.
@@ -161,11 +162,11 @@ fn websocket_key(shared: &Shared) -> HeaderValue {
 
 /// Sends an answer.
 async fn answered(shared: &Rc<Shared>, link: &StreamLink, method: &Method, answer: Answer) {
-    let (parts, body) = answer.into_parts();
-    let has_content =
-        *method != Method::HEAD && !matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let Answer { head, body, .. } = answer;
+    let has_content = *method != Method::HEAD
+        && !matches!(head.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let is_all = !has_content || body.is_end_stream();
-    let head = head_of(shared, parts, has_content.then(|| body.size_hint().exact()).flatten());
+    let head = head_of(shared, &head, has_content.then(|| body.size_hint().exact()).flatten());
     let Ok(stream) = link.answer(head, is_all) else { return };
     if is_all {
         return;
@@ -177,11 +178,12 @@ async fn answered(shared: &Rc<Shared>, link: &StreamLink, method: &Method, answe
 }
 
 /// The head of an answer as HTTP/2 has it. `length`: of its body, if it is known.
-fn head_of(shared: &Shared, mut parts: response::Parts, length: Option<u64>) -> Response<()> {
-    let headers = &mut parts.headers;
-    if headers.get(http::header::CONNECTION).is_some_and(|value| value == "close") {
+fn head_of(shared: &Shared, head: &ResponseHead, length: Option<u64>) -> Response<()> {
+    if head.fields.lists(name::CONNECTION, "close") {
         shared.wish(Wish::GoAway);
     }
+    let mut parts = head.to_parts();
+    let headers = &mut parts.headers;
     for name in &CONNECTION_SPECIFIC {
         headers.remove(name);
     }
@@ -190,32 +192,26 @@ fn head_of(shared: &Shared, mut parts: response::Parts, length: Option<u64>) -> 
     {
         headers.insert(CONTENT_LENGTH, length.into());
     }
-    if !headers.contains_key(DATE)
-        && let Some(date) = date::date(shared.worker.now())
-    {
-        headers.insert(DATE, date);
+    if !headers.contains_key(DATE) {
+        headers.insert(DATE, date::value());
     }
-    let mut head = Response::new(());
-    *head.status_mut() = parts.status;
-    *head.headers_mut() = parts.headers;
-    head
+    Response::from_parts(parts, ())
 }
 
 /// Answers a request for a tunnel, and opens it.
 async fn switch(shared: &Rc<Shared>, conn: &Conn, link: &StreamLink, answer: Answer, (to, receive): Offer) {
-    let (mut parts, body) = answer.into_parts();
-    if parts.status != StatusCode::SWITCHING_PROTOCOLS {
-        if parts.status.is_success() {
+    let Answer { mut head, body, for_all } = answer;
+    if head.status() != StatusCode::SWITCHING_PROTOCOLS {
+        if head.status().is_success() {
             // It would tell the visitor that there is a tunnel now (RFC 9113 8.5).
             let is_own = matches!(body, ResponseBody::Own(_));
-            parts.status = if is_own { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_GATEWAY };
+            head.set_status(if is_own { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_GATEWAY });
         }
-        return answered(shared, link, &Method::CONNECT, Response::from_parts(parts, body)).await;
+        return answered(shared, link, &Method::CONNECT, Answer { head, body, for_all }).await;
     }
-    parts.status = StatusCode::OK;
-    parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
-    parts.headers.remove(SEC_WEBSOCKET_KEY);
-    let head = head_of(shared, parts, None);
+    head.set_status(StatusCode::OK);
+    let mut head = head_of(shared, &head, None);
+    head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
     let Ok(send) = link.answer(head, false) else { return };
     let io = Box::new(StreamTunnel::new(send, receive));
     if to.send(VisitorStream { io, received: Bytes::new() }).is_err() {

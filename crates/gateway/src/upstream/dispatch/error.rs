@@ -47,8 +47,8 @@ pub enum DispatchError {
     /// The origin sent something that may not be passed on.
     #[error("invalid response: {0}")]
     BadResponse(#[source] BoxError),
-    /// The visitor's side of the request body failed, within which [`crate::http::wire::is_bad_body`] finds
-    /// the verdict of the visitor's connection.
+    /// The visitor's side of the request body failed; the verdict of the visitor's connection is the error,
+    /// or one of its sources.
     #[error("the request body failed: {0}")]
     RequestBody(#[source] BoxError),
 }

@@ -24,7 +24,8 @@ use crate::upstream::socket::SMALL;
 
 /// How long a body waits for the origin's 100 before it is sent anyway (RFC 9110 10.1.1; curl waits as long).
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
-/// 1xx responses relayed for one request. An origin sends 103 once or twice; a flood ends with the time limit.
+/// 1xx responses relayed for one request. An origin sends 103 once or twice; a flood ends with the time
+/// limit.
 const MAX_INFORMATIONAL: usize = 16;
 
 pub(super) enum Failure {

@@ -19,8 +19,8 @@
 //!
 //! "Nothing was sent": the socket refused the first byte. A body can be repeated that is known beforehand, or
 //! of which all that was sent is still here: nothing, or a small beginning that went along with the head. A
-//! retry happens once per request and within the budget ([`budget`]). Methods that are not idempotent only use
-//! pooled connections that were idle for less than [`FRESH_ENOUGH`], where the race against the origin's
+//! retry happens once per request and within the budget ([`budget`]). Methods that are not idempotent only
+//! use pooled connections that were idle for less than [`FRESH_ENOUGH`], where the race against the origin's
 //! keep-alive timer is practically excluded.
 //!
 //! The task of the request drives the origin's socket: no task belongs to a connection, and nothing is passed
@@ -33,8 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use hyper::ext::ReasonPhrase;
+use http::{HeaderMap, Method, StatusCode};
 use tidegate_http::{Asked, RequestHead, ResponseHead, Stage, name};
 use tidegate_settings::OriginProtocol;
 use tokio::time::Instant;
@@ -202,23 +201,6 @@ impl Dispatcher {
         let is_idempotent = head.method().is_idempotent();
         let sending = Sending::new(head, body, ctx.expect_continue, asked.upgrade);
         inner.attempts(Message { ctx, sending: Some(sending), asked, is_idempotent }).await
-    }
-
-    /// As [`Dispatcher::send`], with the heads of the `http` crate.
-    pub async fn send_parts(
-        &self,
-        request: Request<RequestBody>,
-        ctx: SendContext,
-    ) -> Result<Response<UpstreamBody>, DispatchError> {
-        let (parts, body) = request.into_parts();
-        let (head, body) = self.send(RequestHead::from_parts(&parts), body, ctx).await?;
-        let mut parts = head.to_parts();
-        if head.reason() != head.status().canonical_reason().unwrap_or_default().as_bytes()
-            && let Ok(reason) = ReasonPhrase::try_from(head.reason())
-        {
-            parts.extensions.insert(reason);
-        }
-        Ok(Response::from_parts(parts, body))
     }
 }
 

@@ -161,6 +161,7 @@ impl Reading {
                     }
                 }
                 Poll::Ready(Ok(0)) => {
+                    memory.give_back(buffer);
                     let closed = self.decoder.close().map_err(|_| BodyError::Origin(OriginError::Closed));
                     return Poll::Ready(closed.map(|()| Decoded::end()));
                 }

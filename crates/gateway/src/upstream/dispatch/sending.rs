@@ -53,7 +53,7 @@ pub(crate) struct Sending {
     has_ended: bool,
     /// What was taken from the body is all in the text.
     is_kept: bool,
-    /// The last look at the body found nothing: the visitor is slow, not the origin.
+    /// The last look at the body found nothing.
     is_starved: bool,
 }
 
@@ -97,7 +97,7 @@ impl Sending {
         }
     }
 
-    /// The origin wants the body, or has not said that it does not.
+    /// The origin wants the body, or has not said for long that it does not.
     pub(crate) fn open(&mut self) {
         self.is_open = true;
     }
@@ -108,7 +108,7 @@ impl Sending {
 
     /// Whether it waits for the visitor's next bytes.
     pub(crate) fn is_starved(&self) -> bool {
-        self.is_starved && !self.has_ended
+        self.is_starved && !self.has_ended && self.left() == 0
     }
 
     /// Whether all of it was taken by the socket.
@@ -186,7 +186,8 @@ impl Sending {
         self.after = &self.after[n - of_piece..];
     }
 
-    /// Takes what the visitor has sent, as long as it fits one write with what is there. True: something came.
+    /// Takes what the visitor has sent, as long as it fits one write with what is there. True: something
+    /// came.
     fn take_from_body(&mut self, cx: &mut Context<'_>) -> Result<bool, BoxError> {
         let mut came = false;
         while self.is_open && !self.has_ended && self.piece.is_empty() && self.after.is_empty() {

@@ -39,7 +39,7 @@ fn a_request_reaches_the_origin_as_one_of_http_1() {
         "\r\nhost: shop.example\r\n",
         "\r\ncookie: a=1; b=2; c=3; d=4\r\n",
         "\r\nte: trailers\r\n",
-        "\r\nvia: 2 tidegate\r\n",
+        "\r\nvia: 2.0 tidegate\r\n",
         "\r\nx-forwarded-for: 127.0.0.1\r\n",
         "\r\nx-forwarded-proto: http\r\n",
     ] {
@@ -171,10 +171,8 @@ fn an_upgrade_to_http_2_in_clear_does_not_reach_the_origin() {
         assert!(head.starts_with("http/1.1 200"), "{head}");
         crate::whole::harness::read_head(&mut stream).unwrap().to_ascii_lowercase()
     };
-    for upgrade in ["h2c", "H2C", "h2c, h2c", "HTTP/2.0"] {
+    for upgrade in ["h2c", "H2C", "h2c, h2c", "h2c, websocket"] {
         let head = asked(upgrade);
         assert!(!head.contains("upgrade") && !head.contains("http2-settings"), "{upgrade}: {head}");
     }
-    let head = asked("h2c, websocket");
-    assert!(head.contains("\r\nupgrade: websocket\r\n") && !head.contains("h2c"), "{head}");
 }

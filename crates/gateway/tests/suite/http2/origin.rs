@@ -119,7 +119,7 @@ async fn grpc((request, mut respond): Incoming) {
     assert_eq!(parts.method, Method::POST);
     assert_eq!(parts.uri.authority().unwrap(), "shop.example");
     assert!(parts.headers["te"] == "trailers" && !parts.headers.contains_key("host"), "{parts:?}");
-    assert!(parts.headers["via"] == "2 tidegate" && parts.headers["x-forwarded-for"] == "127.0.0.1");
+    assert!(parts.headers["via"] == "2.0 tidegate" && parts.headers["x-forwarded-for"] == "127.0.0.1");
     let head = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
     if parts.uri.path() == "/shop.Stock/Missing" {
         // An answer that is only trailers.

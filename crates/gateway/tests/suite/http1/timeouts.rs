@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use tidegate_gateway::http::wire::{BadBody, Refusal, WireEvent};
+use tidegate_gateway::http::http1::Http1Event;
+use tidegate_http::{BadBody, Refusal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::harness::{LIMITS, converse, run, settle, start, statuses};
 
 /// Sends the pieces at their times (seconds), then waits for the close. Returns when that was, and what came.
-async fn timeline(pieces: &[(u64, &str)]) -> (Duration, String, Vec<WireEvent>) {
+async fn timeline(pieces: &[(u64, &str)]) -> (Duration, String, Vec<Http1Event>) {
     let (server, mut visitor) = start(LIMITS, 1 << 16);
     let begin = Instant::now();
     let (mut reader, mut writer) = tokio::io::split(&mut visitor);
@@ -36,7 +37,7 @@ async fn timeline(pieces: &[(u64, &str)]) -> (Duration, String, Vec<WireEvent>) 
 #[test]
 fn a_silent_connection_is_closed_without_a_response() {
     let (closed, raw, events) = run(timeline(&[]));
-    assert_eq!((closed.as_secs(), raw.as_str(), &events[..]), (10, "", &[WireEvent::Idle][..]));
+    assert_eq!((closed.as_secs(), raw.as_str(), &events[..]), (10, "", &[Http1Event::Idle][..]));
 }
 
 #[test]
@@ -44,10 +45,10 @@ fn trickled_bytes_do_not_extend_the_header_timeout() {
     let trickle: Vec<(u64, &str)> =
         (1..60).map(|s| (s, if s == 1 { "GET / HTTP/1.1\r\nX: " } else { "x" })).collect();
     let (closed, raw, events) = run(timeline(&trickle));
-    // Ten seconds from the first byte, which came at second 1; the visitor continues to send, so the wire
-    // lingers.
+    // Ten seconds from the first byte, which came at second 1; the visitor continues to send, so the
+    // connection lingers.
     assert_eq!(statuses(&raw), [408]);
-    assert_eq!(events, [WireEvent::Refused(Refusal::TooSlow)]);
+    assert_eq!(events, [Http1Event::Refused(Refusal::TooSlow)]);
     assert_eq!(closed.as_secs(), 11);
 }
 
@@ -66,7 +67,7 @@ fn an_idle_connection_is_closed_after_the_idle_timeout() {
     let (closed, raw, events) = run(timeline(&[(5, get), (60, get)]));
     assert_eq!(statuses(&raw), [200, 200]);
     assert_eq!(closed.as_secs(), 60 + 75);
-    assert_eq!(events.last(), Some(&WireEvent::Idle));
+    assert_eq!(events.last(), Some(&Http1Event::Idle));
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn silence_in_a_body_is_408() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n";
     let (closed, raw, events) = run(timeline(&[(0, head), (50, "ab"), (100, "c")]));
     assert_eq!(statuses(&raw), [408]);
-    assert!(events.contains(&WireEvent::BadBody(BadBody::TooSlow)), "{events:?}");
+    assert!(events.contains(&Http1Event::BadBody(BadBody::TooSlow)), "{events:?}");
     assert!((160..=162).contains(&closed.as_secs()), "{closed:?}");
 }
 
@@ -86,7 +87,7 @@ fn a_visitor_who_does_not_read_is_closed() {
         let begin = Instant::now();
         assert!(server.task.await.unwrap().is_err());
         assert_eq!(begin.elapsed().as_secs(), 60);
-        assert_eq!(server.world.events.lock().unwrap().last(), Some(&WireEvent::NotReading));
+        assert_eq!(server.world.events.lock().unwrap().last(), Some(&Http1Event::NotReading));
     });
 }
 

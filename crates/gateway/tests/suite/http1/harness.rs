@@ -1,22 +1,65 @@
-//! A visitor that sends raw bytes, a hyper server whose service records what it saw, and virtual time.
+//! A visitor that sends raw bytes, a connection whose service records what it saw, and virtual time.
 
-use std::convert::Infallible;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use tidegate_gateway::http::wire::{HeadLimits, Wire, WireEvent, WireHandle, WireLimits, is_bad_body};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tidegate_gateway::http::http1::{Http1, Http1Body, Http1Event, Http1Limits, Http1Link, is_bad_body};
+use tidegate_gateway::http::visitor_link::TunnelIo;
+use tidegate_http::{HeadLimits, RequestHead, ResponseHead};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+/// One end of a pipe.
+pub struct Pipe(pub DuplexStream);
+
+impl AsyncRead for Pipe {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+impl TunnelIo for Pipe {
+    fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>> {
+        Err(self)
+    }
+}
+
 /// Small, so that tests can reach them.
-pub const LIMITS: WireLimits = WireLimits {
+pub const LIMITS: Http1Limits = Http1Limits {
     head: HeadLimits { bytes: 2048, fields: 16, target: 512, body: 0 },
     header_timeout: Duration::from_secs(10),
     idle_timeout: Duration::from_secs(75),
@@ -29,7 +72,7 @@ pub struct World {
     /// `METHOD target body-length`, then `name=value` of every trailer; or `! reason` for a body that broke
     /// off.
     pub seen: Mutex<Vec<String>>,
-    pub events: Mutex<Vec<WireEvent>>,
+    pub events: Mutex<Vec<Http1Event>>,
     /// Requests for `/wait` are answered when this is notified.
     pub go: Notify,
     /// A request for `/wait` has arrived.
@@ -40,8 +83,8 @@ pub struct World {
 
 pub struct Server {
     pub world: Arc<World>,
-    pub handle: WireHandle,
-    pub task: JoinHandle<Result<(), hyper::Error>>,
+    pub handle: Http1Link,
+    pub task: JoinHandle<io::Result<()>>,
 }
 
 struct Abandoned(Option<Arc<World>>);
@@ -54,15 +97,24 @@ impl Drop for Abandoned {
     }
 }
 
-async fn serve(request: Request<Incoming>, world: &Arc<World>, handle: &WireHandle) -> (StatusCode, String) {
-    let (parts, body) = request.into_parts();
-    if parts.uri.path() == "/hint" {
+/// What every service here does.
+pub async fn record<B>(
+    head: RequestHead,
+    body: B,
+    world: &Arc<World>,
+    handle: Option<&Http1Link>,
+) -> (StatusCode, String)
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if let Some(handle) = handle.filter(|_| head.path() == "/hint") {
         let mut fields = HeaderMap::new();
         fields.insert("link", "</a.css>; rel=preload".parse().unwrap());
         let sent = handle.informational(StatusCode::EARLY_HINTS, &fields);
         world.seen.lock().unwrap().push(format!("hint {sent}"));
     }
-    if parts.uri.path() == "/wait" {
+    if head.path() == "/wait" {
         let mut guard = Abandoned(Some(world.clone()));
         world.arrived.notify_one();
         world.go.notified().await;
@@ -70,7 +122,7 @@ async fn serve(request: Request<Incoming>, world: &Arc<World>, handle: &WireHand
     }
     match body.collect().await {
         Ok(body) => {
-            let mut line = format!("{} {}", parts.method, parts.uri);
+            let mut line = format!("{} {}", head.method(), head.target());
             let trailers = body.trailers().cloned().unwrap_or_default();
             line += &format!(" {}", body.to_bytes().len());
             for (name, value) in &trailers {
@@ -80,7 +132,8 @@ async fn serve(request: Request<Incoming>, world: &Arc<World>, handle: &WireHand
             (StatusCode::OK, line)
         }
         Err(e) => {
-            let bad = is_bad_body(&e);
+            let e = e.into();
+            let bad = is_bad_body(&*e);
             let reason = bad.map_or(format!("other: {e:?}"), |b| b.to_string());
             world.seen.lock().unwrap().push(format!("! {reason}"));
             let status = bad.map_or(500, |b| b.status());
@@ -90,24 +143,20 @@ async fn serve(request: Request<Incoming>, world: &Arc<World>, handle: &WireHand
 }
 
 /// A server on one end of a pipe; the other end is the visitor's.
-pub fn start(limits: WireLimits, pipe: usize) -> (Server, DuplexStream) {
+pub fn start(limits: Http1Limits, pipe: usize) -> (Server, DuplexStream) {
     let (near, far) = tokio::io::duplex(pipe);
     let world = Arc::new(World::default());
     let events = world.clone();
-    let (wire, handle) = Wire::new(near, limits, move |e| events.events.lock().unwrap().push(e));
+    let (connection, handle) = Http1::new(Pipe(near), limits, move |e| events.events.lock().unwrap().push(e));
     let (w, h) = (world.clone(), handle.clone());
-    let service = service_fn(move |request| {
+    let service = move |head: RequestHead, body: Http1Body| {
         let (world, handle) = (w.clone(), h.clone());
         async move {
-            let (status, text) = serve(request, &world, &handle).await;
-            let mut response = Response::new(handle.track(Full::new(Bytes::from(text))));
-            *response.status_mut() = status;
-            Ok::<_, Infallible>(response)
+            let (status, text) = record(head, body, &world, Some(&handle)).await;
+            (ResponseHead::new(status), Full::new(Bytes::from(text)))
         }
-    });
-    let mut builder = http1::Builder::new();
-    limits.configure(&mut builder);
-    let task = tokio::spawn(builder.serve_connection(wire, service));
+    };
+    let task = tokio::task::spawn_local(connection.serve(service));
     (Server { world, handle, task }, far)
 }
 
@@ -124,12 +173,12 @@ pub struct Outcome {
     /// Status codes of the responses.
     pub statuses: Vec<u16>,
     pub seen: Vec<String>,
-    pub events: Vec<WireEvent>,
+    pub events: Vec<Http1Event>,
     pub raw: String,
 }
 
 /// Sends the pieces one by one, then reads until the server closes (which virtual time ensures).
-pub async fn converse_with(limits: WireLimits, pieces: &[&[u8]]) -> Outcome {
+pub async fn converse_with(limits: Http1Limits, pieces: &[&[u8]]) -> Outcome {
     let (server, mut visitor) = start(limits, 1 << 20);
     for piece in pieces {
         // A server that has closed already is a result, not a failure.
@@ -157,5 +206,7 @@ pub fn statuses(raw: &str) -> Vec<u16> {
 
 /// A runtime with virtual time.
 pub fn run<F: Future>(f: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(f)
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, f)
 }

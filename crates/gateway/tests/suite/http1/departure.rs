@@ -1,6 +1,6 @@
-//! Visitors who leave: hyper drops the service's future, with and without pipelined bytes.
+//! Visitors who leave: the service's future is dropped, with and without pipelined bytes.
 
-use tidegate_gateway::http::wire::WireEvent;
+use tidegate_gateway::http::http1::Http1Event;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::harness::{LIMITS, run, settle, start, statuses};
@@ -16,15 +16,11 @@ fn the_service_of_a_visitor_who_left_is_dropped() {
             server.world.arrived.notified().await;
             settle().await;
             assert!(!server.handle.is_gone());
-            let gone = tokio::spawn({
-                let handle = server.handle.clone();
-                async move { handle.gone().await }
-            });
             drop(visitor);
-            gone.await.unwrap();
             server.world.dropped.notified().await;
+            assert!(server.handle.is_gone());
             assert!(server.task.await.unwrap().is_err());
-            assert_eq!(*server.world.events.lock().unwrap(), [WireEvent::Request, WireEvent::Gone]);
+            assert_eq!(*server.world.events.lock().unwrap(), [Http1Event::Request, Http1Event::Gone]);
             assert_eq!(server.world.seen.lock().unwrap().len(), 0);
         });
     }
@@ -55,7 +51,7 @@ fn leaving_within_a_head_is_only_counted() {
         visitor.write_all(b"GET / HT").await.unwrap();
         drop(visitor);
         let _ = server.task.await.unwrap();
-        assert_eq!(*server.world.events.lock().unwrap(), [WireEvent::Truncated]);
+        assert_eq!(*server.world.events.lock().unwrap(), [Http1Event::Truncated]);
     });
 }
 
@@ -68,7 +64,7 @@ fn leaving_within_a_body_is_an_error_to_the_service_but_no_verdict() {
         let _ = server.task.await.unwrap();
         let seen = server.world.seen.lock().unwrap().clone();
         assert!(seen.is_empty() || seen[0].starts_with("! other"), "{seen:?}");
-        assert_eq!(*server.world.events.lock().unwrap(), [WireEvent::Request, WireEvent::Gone]);
+        assert_eq!(*server.world.events.lock().unwrap(), [Http1Event::Request, Http1Event::Gone]);
     });
 }
 
@@ -79,7 +75,7 @@ fn the_next_pipelined_request_is_seen_only_after_the_response() {
         visitor.write_all(format!("{WAIT}GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await.unwrap();
         server.world.arrived.notified().await;
         settle().await;
-        assert_eq!(*server.world.events.lock().unwrap(), [WireEvent::Request]);
+        assert_eq!(*server.world.events.lock().unwrap(), [Http1Event::Request]);
         server.world.go.notify_one();
         let mut raw = String::new();
         visitor.read_to_string(&mut raw).await.unwrap();

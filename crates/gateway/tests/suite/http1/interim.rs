@@ -1,19 +1,13 @@
 //! Interim responses, `Expect: 100-continue`, upgrades.
 
-use std::convert::Infallible;
-
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use http_body_util::Empty;
-use hyper::body::Incoming;
-use hyper::rt::ReadBuf;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use std::pin::Pin;
-use tidegate_gateway::http::wire::Wire;
+use tidegate_gateway::http::http1::{Http1, Http1Body};
+use tidegate_http::{RequestHead, ResponseHead, name};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::harness::{LIMITS, converse, run, settle, start, statuses};
+use super::harness::{LIMITS, Pipe, converse, run, settle, start, statuses};
 
 #[test]
 fn early_hints_come_before_the_response() {
@@ -94,38 +88,26 @@ fn the_body_is_asked_for_with_100_continue() {
 fn after_an_upgrade_bytes_pass_unchanged() {
     run(async {
         let (near, mut visitor) = tokio::io::duplex(1 << 16);
-        let (wire, handle) = Wire::new(near, LIMITS, |_| {});
-        let h = handle.clone();
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            h.pass_through();
-            let upgrade = hyper::upgrade::on(&mut request);
-            tokio::spawn(async move {
-                let mut tunnel = upgrade.await.unwrap();
-                let mut bytes = [0; 64];
-                let mut heard = Vec::new();
+        let (connection, link) = Http1::new(Pipe(near), LIMITS, |_| {});
+        let service = move |_: RequestHead, _: Http1Body| {
+            let upgrade = link.take_upgrade().expect("an offer");
+            assert!(link.take_upgrade().is_none(), "once a request");
+            link.pass_through();
+            tokio::task::spawn_local(async move {
+                let mut stream = upgrade.await.expect("the visitor has not left");
+                let mut heard = stream.received.to_vec();
                 while heard.len() < 11 {
-                    let mut buf = ReadBuf::new(&mut bytes);
-                    std::future::poll_fn(|cx| {
-                        hyper::rt::Read::poll_read(Pin::new(&mut tunnel), cx, buf.unfilled())
-                    })
-                    .await
-                    .unwrap();
-                    heard.extend_from_slice(buf.filled());
+                    stream.io.read_buf(&mut heard).await.unwrap();
                 }
-                std::future::poll_fn(|cx| hyper::rt::Write::poll_write(Pin::new(&mut tunnel), cx, &heard))
-                    .await
-                    .unwrap();
-                std::future::poll_fn(|cx| hyper::rt::Write::poll_shutdown(Pin::new(&mut tunnel), cx))
-                    .await
-                    .unwrap();
+                stream.io.write_all(&heard).await.unwrap();
+                stream.io.shutdown().await.unwrap();
             });
-            let mut response = Response::new(h.track(Empty::<Bytes>::new()));
-            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-            response.headers_mut().insert("upgrade", "raw".parse().unwrap());
-            response.headers_mut().insert("connection", "upgrade".parse().unwrap());
-            async move { Ok::<_, Infallible>(response) }
-        });
-        tokio::spawn(http1::Builder::new().serve_connection(wire, service).with_upgrades());
+            let mut head = ResponseHead::new(StatusCode::SWITCHING_PROTOCOLS);
+            head.fields.append(name::UPGRADE, b"raw");
+            head.fields.append(name::CONNECTION, b"upgrade");
+            async move { (head, Empty::<Bytes>::new()) }
+        };
+        let served = tokio::task::spawn_local(connection.serve(service));
         visitor
             .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\nearly\n\0")
             .await
@@ -135,7 +117,38 @@ fn after_an_upgrade_bytes_pass_unchanged() {
         let mut raw = String::new();
         visitor.read_to_string(&mut raw).await.unwrap();
         assert!(raw.starts_with("HTTP/1.1 101 "), "{raw}");
+        assert!(
+            raw.contains("\r\nConnection: upgrade\r\n") || raw.contains("\r\nconnection: upgrade\r\n"),
+            "{raw}"
+        );
         assert!(raw.ends_with("\r\n\r\nearly\n\0\0late"), "{raw:?}");
-        assert!(handle.bytes_out() as usize >= raw.len());
+        served.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn an_upgrade_that_is_not_taken_up_ends_without_a_stream() {
+    run(async {
+        let (near, mut visitor) = tokio::io::duplex(1 << 16);
+        let (connection, link) = Http1::new(Pipe(near), LIMITS, |_| {});
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let tell = std::cell::Cell::new(Some(tell));
+        let service = move |_: RequestHead, _: Http1Body| {
+            if let (Some(upgrade), Some(tell)) = (link.take_upgrade(), tell.take()) {
+                tokio::task::spawn_local(async move { tell.send(upgrade.await.is_none()) });
+            }
+            async move { (ResponseHead::new(StatusCode::OK), Empty::<Bytes>::new()) }
+        };
+        tokio::task::spawn_local(connection.serve(service));
+        let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n";
+        visitor.write_all(upgrade.as_bytes()).await.unwrap();
+        assert!(told.await.unwrap());
+        // A body before the other protocol: the offer is not passed on.
+        let post = upgrade.replace("GET", "POST").replace("\r\n\r\n", "\r\nContent-Length: 1\r\n\r\nx");
+        visitor.write_all(post.as_bytes()).await.unwrap();
+        visitor.shutdown().await.unwrap();
+        let mut raw = String::new();
+        visitor.read_to_string(&mut raw).await.unwrap();
+        assert_eq!(statuses(&raw), [200, 200]);
     });
 }

@@ -1,9 +1,9 @@
-//! Mutated streams of requests through the whole server: nothing panics, the service sees every request that
-//! the wire accepts exactly once, and hyper refuses none of them.
+//! Mutated streams of requests through a whole connection: nothing panics, and the service sees every request
+//! that is accepted exactly once.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tidegate_gateway::http::wire::WireEvent;
+use tidegate_gateway::http::http1::Http1Event;
 
 use super::harness::{converse, run};
 
@@ -29,8 +29,8 @@ fn mutated_streams_are_served_or_refused() {
         }
         let got = run(converse(&[&bytes]));
         let input = bytes.escape_ascii().to_string();
-        let requests = got.events.iter().filter(|e| **e == WireEvent::Request).count();
-        let refused = got.events.iter().filter(|e| matches!(e, WireEvent::Refused(_))).count();
+        let requests = got.events.iter().filter(|e| **e == Http1Event::Request).count();
+        let refused = got.events.iter().filter(|e| matches!(e, Http1Event::Refused(_))).count();
         assert_eq!(got.seen.len(), requests, "{input}\n{got:?}");
         assert_eq!(got.statuses.len(), requests + refused, "{input}\n{got:?}");
         assert!(!got.seen.iter().any(|s| s.contains("other")), "{input}\n{got:?}");

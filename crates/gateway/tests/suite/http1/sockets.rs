@@ -1,16 +1,13 @@
 //! Real sockets, for what depends on the kernel.
 
-use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::StatusCode;
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use tidegate_gateway::http::wire::Wire;
+use tidegate_gateway::http::http1::{Http1, Http1Body};
+use tidegate_http::{RequestHead, ResponseHead};
 
 use super::harness::{LIMITS, statuses};
 
@@ -22,12 +19,11 @@ fn over_tcp(visit: impl FnOnce(TcpStream) -> String + Send + 'static) -> String 
         let address = listener.local_addr().unwrap();
         let visitor = std::thread::spawn(move || visit(TcpStream::connect(address).unwrap()));
         let (socket, _) = listener.accept().await.unwrap();
-        let (wire, handle) = Wire::new(socket, LIMITS, |_| {});
-        let service = service_fn(move |_: Request<Incoming>| {
-            let body = handle.track(Full::new(Bytes::from_static(b"early")));
-            async move { Ok::<_, Infallible>(Response::new(body)) }
-        });
-        let _ = http1::Builder::new().serve_connection(wire, service).await;
+        let (connection, _link) = Http1::new(socket, LIMITS, |_| {});
+        let service = |_: RequestHead, _: Http1Body| async {
+            (ResponseHead::new(StatusCode::OK), Full::new(Bytes::from_static(b"early")))
+        };
+        let _ = connection.serve(service).await;
         visitor.join().unwrap()
     })
 }
