@@ -24,6 +24,7 @@ mod doctor;
 mod experiment;
 mod history;
 mod hostile;
+mod http2;
 mod kernel;
 mod lab_origin;
 mod lifecycle;
