@@ -22,10 +22,10 @@ use tidy::graph::Graph;
 use tidy::source::Source;
 
 /// Crates whose import graph is free of circles already: the others join as they are cut.
-const GRAPH_CHECKED: [&str; 7] = ["core", "settings", "kernel", "gateway", "lab", "analyze", "cli"];
+const GRAPH_CHECKED: [&str; 8] = ["core", "http", "settings", "kernel", "gateway", "lab", "analyze", "cli"];
 
 /// Crates whose lines are no longer than `max_width`, comments included: the others join as they are wrapped.
-const WIDTH_CHECKED: [&str; 7] = ["core", "settings", "kernel", "gateway", "lab", "analyze", "cli"];
+const WIDTH_CHECKED: [&str; 8] = ["core", "http", "settings", "kernel", "gateway", "lab", "analyze", "cli"];
 
 /// A broken rule and where.
 pub struct Finding {

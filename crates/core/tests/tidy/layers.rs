@@ -6,12 +6,13 @@ use super::source::Source;
 use crate::Finding;
 
 /// What each crate may depend on, of our own.
-const BELOW: [(&str, &[&str]); 7] = [
+const BELOW: [(&str, &[&str]); 8] = [
     ("core", &[]),
+    ("http", &[]),
     ("settings", &["tidegate-core"]),
     ("kernel", &["tidegate-core"]),
-    ("gateway", &["tidegate-core", "tidegate-settings", "tidegate-kernel"]),
-    ("lab", &["tidegate-core", "tidegate-settings", "tidegate-kernel", "tidegate-gateway"]),
+    ("gateway", &["tidegate-core", "tidegate-http", "tidegate-settings", "tidegate-kernel"]),
+    ("lab", &["tidegate-core", "tidegate-http", "tidegate-settings", "tidegate-kernel", "tidegate-gateway"]),
     ("analyze", &["tidegate-core"]),
     (
         "cli",

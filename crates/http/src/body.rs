@@ -1,0 +1,5 @@
+//! Content of messages (RFC 9112 6 and 7).
+
+pub(crate) mod decode;
+pub(crate) mod encode;
+pub(crate) mod trailers;

@@ -1,0 +1,199 @@
+//! Field names (RFC 9110 5.1): a few dozen are known, and are found by the parser's one pass.
+
+/// Declares [`Known`] and one constant for each in [`name`](self).
+macro_rules! known {
+    ($($variant:ident $constant:ident $text:literal)*) => {
+        /// A name that the gateway asks for, or that a message's framing depends on.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Known { $(#[doc = $text] $variant),* }
+
+        impl Known {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// In lower case.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+        }
+
+        $(#[doc = $text] pub const $constant: Name<'static> = Name::Known(Known::$variant);)*
+    };
+}
+
+known! {
+    Accept ACCEPT "accept"
+    AcceptEncoding ACCEPT_ENCODING "accept-encoding"
+    AcceptLanguage ACCEPT_LANGUAGE "accept-language"
+    Age AGE "age"
+    Allow ALLOW "allow"
+    Authorization AUTHORIZATION "authorization"
+    CacheControl CACHE_CONTROL "cache-control"
+    Connection CONNECTION "connection"
+    ContentEncoding CONTENT_ENCODING "content-encoding"
+    ContentLength CONTENT_LENGTH "content-length"
+    ContentRange CONTENT_RANGE "content-range"
+    ContentType CONTENT_TYPE "content-type"
+    Cookie COOKIE "cookie"
+    Date DATE "date"
+    Etag ETAG "etag"
+    Expect EXPECT "expect"
+    Expires EXPIRES "expires"
+    Forwarded FORWARDED "forwarded"
+    Host HOST "host"
+    Http2Settings HTTP2_SETTINGS "http2-settings"
+    IfModifiedSince IF_MODIFIED_SINCE "if-modified-since"
+    IfNoneMatch IF_NONE_MATCH "if-none-match"
+    IfRange IF_RANGE "if-range"
+    KeepAlive KEEP_ALIVE "keep-alive"
+    LastModified LAST_MODIFIED "last-modified"
+    Location LOCATION "location"
+    MaxForwards MAX_FORWARDS "max-forwards"
+    Origin ORIGIN "origin"
+    Pragma PRAGMA "pragma"
+    Priority PRIORITY "priority"
+    ProxyAuthorization PROXY_AUTHORIZATION "proxy-authorization"
+    ProxyConnection PROXY_CONNECTION "proxy-connection"
+    Range RANGE "range"
+    Referer REFERER "referer"
+    RetryAfter RETRY_AFTER "retry-after"
+    SecFetchDest SEC_FETCH_DEST "sec-fetch-dest"
+    SecFetchMode SEC_FETCH_MODE "sec-fetch-mode"
+    SecFetchSite SEC_FETCH_SITE "sec-fetch-site"
+    SecGpc SEC_GPC "sec-gpc"
+    SecPurpose SEC_PURPOSE "sec-purpose"
+    Server SERVER "server"
+    ServerTiming SERVER_TIMING "server-timing"
+    SetCookie SET_COOKIE "set-cookie"
+    Te TE "te"
+    Trailer TRAILER "trailer"
+    TransferEncoding TRANSFER_ENCODING "transfer-encoding"
+    Upgrade UPGRADE "upgrade"
+    UserAgent USER_AGENT "user-agent"
+    Vary VARY "vary"
+    Via VIA "via"
+    WwwAuthenticate WWW_AUTHENTICATE "www-authenticate"
+    XContentTypeOptions X_CONTENT_TYPE_OPTIONS "x-content-type-options"
+    XForwardedFor X_FORWARDED_FOR "x-forwarded-for"
+    XForwardedHost X_FORWARDED_HOST "x-forwarded-host"
+    XForwardedProto X_FORWARDED_PROTO "x-forwarded-proto"
+    XRealIp X_REAL_IP "x-real-ip"
+    XRequestId X_REQUEST_ID "x-request-id"
+}
+
+/// How many names are known.
+pub(crate) const COUNT: usize = Known::ALL.len();
+
+/// The known names by their length: a name is compared with those of its length only.
+static BY_LEN: [&[Known]; LONGEST + 1] = {
+    let mut table: [&[Known]; LONGEST + 1] = [&[]; LONGEST + 1];
+    let mut from = 0;
+    while from < COUNT {
+        let len = SORTED[from].as_str().len();
+        let mut to = from;
+        while to < COUNT && SORTED[to].as_str().len() == len {
+            to += 1;
+        }
+        table[len] = SORTED.split_at(to).0.split_at(from).1;
+        from = to;
+    }
+    table
+};
+
+const LONGEST: usize = SORTED[COUNT - 1].as_str().len();
+
+/// By length.
+const SORTED: [Known; COUNT] = {
+    let mut sorted = [Known::Accept; COUNT];
+    let (mut len, mut filled) = (0, 0);
+    while filled < COUNT {
+        let mut i = 0;
+        while i < COUNT {
+            if Known::ALL[i].as_str().len() == len {
+                sorted[filled] = Known::ALL[i];
+                filled += 1;
+            }
+            i += 1;
+        }
+        len += 1;
+    }
+    sorted
+};
+
+impl Known {
+    /// The known name that `name` is, in whatever case.
+    pub fn of(name: &[u8]) -> Option<Self> {
+        let same = BY_LEN.get(name.len())?;
+        same.iter().copied().find(|known| known.as_str().as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+/// A field name to ask for or to add.
+#[derive(Clone, Copy, Debug)]
+pub enum Name<'a> {
+    /// One of the table above.
+    Known(Known),
+    /// Any other, in lower case.
+    Other(&'a str),
+}
+
+impl<'a> Name<'a> {
+    /// The name `text`, which is compared without case and written as it is.
+    pub fn of(text: &'a str) -> Self {
+        Known::of(text.as_bytes()).map_or(Self::Other(text), Self::Known)
+    }
+
+    /// As it is written to a message.
+    pub fn as_str(self) -> &'a str {
+        match self {
+            Self::Known(known) => known.as_str(),
+            Self::Other(text) => text,
+        }
+    }
+
+    /// The same name, known if it can be.
+    pub(crate) fn resolved(self) -> Self {
+        match self {
+            Self::Known(_) => self,
+            Self::Other(text) => Self::of(text),
+        }
+    }
+}
+
+impl From<Known> for Name<'_> {
+    fn from(known: Known) -> Self {
+        Self::Known(known)
+    }
+}
+
+impl<'a> From<&'a str> for Name<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::of(text)
+    }
+}
+
+impl<'a> From<&'a http::HeaderName> for Name<'a> {
+    fn from(name: &'a http::HeaderName) -> Self {
+        Self::of(name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_name_is_found_in_any_case_and_no_other() {
+        for known in Known::ALL {
+            let text = known.as_str();
+            assert_eq!(Known::of(text.as_bytes()), Some(*known));
+            assert_eq!(Known::of(text.to_uppercase().as_bytes()), Some(*known));
+            assert_eq!(Known::of(format!("{text}x").as_bytes()), None);
+            assert_eq!(text, text.to_lowercase(), "lower case");
+            assert!(matches!(Name::Other(text).resolved(), Name::Known(k) if k == *known));
+        }
+        assert_eq!(Known::of(b""), None);
+        assert_eq!(Known::of(&[b'a'; 300]), None);
+    }
+}

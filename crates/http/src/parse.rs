@@ -1,0 +1,137 @@
+//! What the parsers of both directions share: lines, field lines and limits (RFC 9112 2.2, 5).
+//!
+//! The verdict depends on the bytes alone, never on how they were cut into segments: lines are checked in
+//! order, each only when its LF is there, and the limits are positions in the byte stream. Rejected: waiting
+//! for CRLFCRLF and checking the whole (quadratic for small pieces, and a head of bare LFs would never end).
+
+use crate::bytes::{is_text, is_token};
+use crate::error::BadLine;
+use crate::fields::{Fields, Kind, Line};
+use crate::name::Known;
+
+pub(crate) mod request;
+pub(crate) mod response;
+
+/// Where the content of a message ends (RFC 9112 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// With the head: there is none.
+    None,
+    /// After so many bytes. A request's are more than zero.
+    Fixed(u64),
+    /// With the last chunk and the trailer section.
+    Chunked,
+    /// With the connection. Responses only.
+    UntilClose,
+}
+
+/// Positions fit 32 bits whatever limits are configured.
+const MAX_BYTES: usize = 1 << 30;
+/// More fields are refused whatever limits are configured.
+const MAX_FIELDS: usize = 1 << 14;
+
+/// The lines of a head, found as its bytes arrive.
+#[derive(Clone, Debug, Default)]
+struct Lines {
+    /// Start of the line that is not yet complete.
+    start: usize,
+    /// Bytes already searched for LF.
+    seen: usize,
+}
+
+impl Lines {
+    /// The position of the next LF; `None` if it is not there yet.
+    fn find(&mut self, head: &[u8]) -> Option<usize> {
+        match memchr::memchr(b'\n', &head[self.seen..]) {
+            Some(at) => Some(self.seen + at),
+            None => {
+                self.seen = head.len();
+                None
+            }
+        }
+    }
+
+    /// The line that the LF at `lf` ends, without its CRLF, and its position.
+    fn take<'h>(&mut self, head: &'h [u8], lf: usize) -> Result<(usize, &'h [u8]), BadLine> {
+        let start = self.start;
+        let [line @ .., b'\r'] = &head[start..lf] else { return Err(BadLine::BareLf) };
+        (self.start, self.seen) = (lf + 1, lf + 1);
+        Ok((start, line))
+    }
+}
+
+/// The field lines of a head, as they are found. Positions are counted from the first of them.
+#[derive(Clone, Debug, Default)]
+struct Section {
+    fields: Fields,
+    /// Where it begins in the head; known when the first line is.
+    start: usize,
+    count: usize,
+}
+
+impl Section {
+    /// Checks a line and notes it; returns what it is and its value.
+    fn add<'h>(
+        &mut self,
+        at: usize,
+        line: &'h [u8],
+        max: usize,
+    ) -> Result<(Option<Known>, &'h [u8]), BadLine> {
+        if matches!(line[0], b' ' | b'\t') {
+            return Err(BadLine::Fold);
+        }
+        self.count += 1;
+        if self.count > max.min(MAX_FIELDS) {
+            return Err(BadLine::TooManyFields);
+        }
+        let mut colon = 0;
+        while colon < line.len() && is_token(line[colon]) {
+            colon += 1;
+        }
+        if colon == 0 || line.get(colon) != Some(&b':') {
+            return Err(broken(line).unwrap_or(BadLine::FieldName));
+        }
+        let (name, value) = (&line[..colon], &line[colon + 1..]);
+        if !is_text(value) {
+            return Err(broken(value).unwrap_or(BadLine::Control));
+        }
+        let known = Known::of(name);
+        let (value, before) = trimmed(value);
+        let from = at - self.start;
+        let value_at = from + colon + 1 + before;
+        self.fields.push(Line {
+            start: from as u32,
+            value: value_at as u32,
+            value_end: (value_at + value.len()) as u32,
+            end: (from + line.len() + 2) as u32,
+            name_len: colon as u32,
+            kind: Kind::from(known),
+        });
+        Ok((known, value))
+    }
+
+    /// The lines, with the text of the head that ends at `end`.
+    fn finish(&mut self, head: &[u8], end: usize) -> Fields {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.fill(&head[self.start..end]);
+        fields
+    }
+}
+
+/// A value without the white space around it, and how much of it was before.
+fn trimmed(value: &[u8]) -> (&[u8], usize) {
+    let front = value.trim_ascii_start();
+    (front.trim_ascii_end(), value.len() - front.len())
+}
+
+/// The worst mistake in a part that is invalid anyway: a bare CR or a control character, if there is one.
+#[cold]
+fn broken(part: &[u8]) -> Option<BadLine> {
+    if memchr::memchr(b'\r', part).is_some() {
+        Some(BadLine::BareCr)
+    } else if is_text(part) {
+        None
+    } else {
+        Some(BadLine::Control)
+    }
+}
