@@ -5,6 +5,7 @@ pub mod body;
 pub(crate) mod client;
 pub mod deadline;
 pub mod dispatch;
+pub mod gather;
 pub mod pool;
 pub mod splice;
 pub mod stats;
