@@ -37,6 +37,7 @@ mod roles_sessions;
 mod room;
 mod shop;
 mod sim;
+mod slow_clients;
 mod streams;
 mod tcp_services;
 mod testbed;

@@ -5,6 +5,7 @@ pub mod body;
 pub(crate) mod client;
 pub mod deadline;
 pub mod dispatch;
+pub mod gather;
 pub(crate) mod http2;
 pub mod pool;
 mod socket;
