@@ -9,6 +9,7 @@ use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
 use tidegate_http::{BadBody, Refusal, RequestHead, ResponseHead};
 
+use crate::base::seldom::seldom;
 use crate::http::http1::{Http1, Http1Body, Http1Event, Http1Limits};
 use crate::http::stream::{ConnInfo, VisitorSocket};
 use crate::http::visitor_body::VisitorBody;
@@ -25,7 +26,6 @@ use crate::shared::sessions::SessionLink;
 use crate::shared::{Drain, Shared, Worker};
 use crate::upstream::tunnel::TunnelHandle;
 
-/// `counted` is held until the end, of the tunnel too if the connection becomes one.
 pub(super) async fn connection(
     worker: Rc<Worker>,
     socket: VisitorSocket,
@@ -33,44 +33,63 @@ pub(super) async fn connection(
     counted: Counted,
     silence: Silence,
 ) {
+    http1(worker, socket, info, counted, silence).await;
+}
+
+/// With HTTP/1.1. `counted` is held until the end, of the tunnel too if the connection becomes one.
+fn http1(
+    worker: Rc<Worker>,
+    socket: VisitorSocket,
+    info: ConnInfo,
+    counted: Counted,
+    silence: Silence,
+) -> impl Future<Output = ()> {
     let limits = Http1Limits::from(&worker.config().settings.limits);
     let control = ConnControl::new(socket.fd());
-    let (connection, link) = Http1::new(socket, limits, |e| {
+    let counter = worker.clone();
+    let (connection, link) = Http1::new(socket, limits, move |e| {
         if let Some(event) = event(e) {
-            counted.count(event);
+            counter.count(event);
         }
     });
     let session = SessionLink::new(worker.clone());
     let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
-    let mut drain = worker.shared.drain.subscribe();
-    let mut served = pin!(connection.serve(|head, body| answer(worker.clone(), conn.clone(), head, body)));
-    let mut told = Told { is_ending: false, cuts: worker.shared.policies.cuts() };
-    let ended = loop {
-        let news = tokio::select! {
-            // Nearly every turn is the connection's.
-            biased;
-            ended = served.as_mut() => break ended,
-            news = told.news(&mut drain, &worker.shared) => news,
-        };
-        match news {
-            News::Idle => conn.link.finish(),
-            News::Cuts => match ordered(&worker, &conn) {
-                Some(Action::End) => conn.link.finish(),
-                // Dropping the connection closes it.
-                Some(Action::Stop) => {
-                    conn.silence.end();
-                    return conn.control.reset();
-                }
-                _ => {}
-            },
-        }
+    let served = {
+        let (worker, conn) = (worker.clone(), conn.clone());
+        connection.serve(move |head, body| answer(worker.clone(), conn.clone(), head, body))
     };
-    conn.silence.end();
-    if let Some(tunnel) = conn.control.tunnel() {
-        outlive(&worker, &conn, tunnel, told, &mut drain).await;
-    }
-    if let Err(e) = ended {
-        tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
+    let mut drain = worker.shared.drain.subscribe();
+    let mut told = Told { is_ending: false, cuts: worker.shared.policies.cuts() };
+    async move {
+        let _counted = counted;
+        let mut served = pin!(served);
+        let ended = loop {
+            let news = tokio::select! {
+                // Nearly every turn is the connection's.
+                biased;
+                ended = served.as_mut() => break ended,
+                news = seldom(told.news(&mut drain, &worker.shared)) => news,
+            };
+            match news {
+                News::Idle => conn.link.finish(),
+                News::Cuts => match ordered(&worker, &conn) {
+                    Some(Action::End) => conn.link.finish(),
+                    // Dropping the connection closes it.
+                    Some(Action::Stop) => {
+                        conn.silence.end();
+                        return conn.control.reset();
+                    }
+                    _ => {}
+                },
+            }
+        };
+        conn.silence.end();
+        if let Some(tunnel) = conn.control.tunnel() {
+            outlive(&worker, &conn, tunnel, told, &mut drain).await;
+        }
+        if let Err(e) = ended {
+            tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
+        }
     }
 }
 
@@ -172,5 +191,26 @@ fn event(e: Http1Event) -> Option<Event> {
         Http1Event::BadBody(BadBody::TooSlow) | Http1Event::NotReading => Some(Event::BodyTimeout),
         Http1Event::Refused(_) | Http1Event::BadBody(_) => Some(Event::RequestsBad),
         Http1Event::Idle => Some(Event::IdleTimeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of the future that a function makes.
+    fn size<A, B, C, D, E, F>(_: &impl Fn(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// With what it refers to, an idle connection takes less than 4 KiB: requests have their kilobytes
+    /// elsewhere.
+    #[test]
+    fn an_idle_connection_is_small() {
+        let whole = size(&connection);
+        assert!(whole <= 1536, "{whole} bytes");
+        let state = size_of::<Http1<VisitorSocket, fn(Http1Event)>>();
+        assert!(state <= 512, "{state} bytes");
+        assert!(size_of::<Conn>() <= 512, "{} bytes", size_of::<Conn>());
     }
 }

@@ -34,8 +34,8 @@ pub(crate) struct Ends {
     pub(crate) origin: OnUpgrade,
 }
 
-/// A tunnel as the task of the visitor's connection sees it. The connection has given its socket away; through
-/// this handle policies still reach it.
+/// A tunnel as the task of the visitor's connection sees it. The connection has given its socket away;
+/// through this handle policies still reach it.
 #[derive(Default)]
 pub struct TunnelHandle {
     state: Cell<TunnelState>,
