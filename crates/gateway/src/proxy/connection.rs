@@ -11,6 +11,7 @@ use tidegate_http::{BadBody, Refusal, RequestHead, ResponseHead};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
+use crate::base::seldom::seldom;
 use crate::http::http1::{Http1, Http1Body, Http1Event, Http1Limits};
 use crate::http::http2::{PREFACE, is_http2};
 use crate::http::stream::{ConnInfo, Protocol, VisitorSocket};
@@ -32,7 +33,6 @@ use crate::upstream::tunnel::TunnelHandle;
 /// Between two looks at a connection that has begun as HTTP/2 does and has not gone on.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// `counted` is held until the end, of the tunnel too if the connection becomes one.
 pub(super) async fn connection(
     worker: Rc<Worker>,
     socket: VisitorSocket,
@@ -40,60 +40,79 @@ pub(super) async fn connection(
     counted: Counted,
     silence: Silence,
 ) {
-    let mut told = Told::new(&worker);
     let protocol = match &socket {
         VisitorSocket::Tcp(stream) if worker.config().settings.listen.http2 => {
-            first_bytes(&worker, stream, told).await
+            first_bytes(&worker, stream, Told::new(&worker)).await
         }
         _ => Some(info.protocol),
     };
     match protocol {
-        Some(Protocol::Http1) => {}
+        Some(Protocol::Http1) => http1(worker, socket, info, counted, silence).await,
+        // On the heap: connections of HTTP/1.1 should not carry its state along.
         Some(Protocol::Http2) => {
-            return http2::connection(worker, socket, info, Vec::new(), counted, silence).await;
+            Box::pin(http2::connection(worker, socket, info, Vec::new(), counted, silence)).await;
         }
         None => {
-            counted.count(Event::IdleTimeout);
-            return silence.end();
+            worker.count(Event::IdleTimeout);
+            silence.end();
         }
     }
+}
+
+/// With HTTP/1.1. `counted` is held until the end, of the tunnel too if the connection becomes one.
+fn http1(
+    worker: Rc<Worker>,
+    socket: VisitorSocket,
+    info: ConnInfo,
+    counted: Counted,
+    silence: Silence,
+) -> impl Future<Output = ()> {
     let limits = Http1Limits::from(&worker.config().settings.limits);
     let control = ConnControl::new(socket.fd());
-    let (connection, link) = Http1::new(socket, limits, |e| {
+    let counter = worker.clone();
+    let (connection, link) = Http1::new(socket, limits, move |e| {
         if let Some(event) = event(e) {
-            counted.count(event);
+            counter.count(event);
         }
     });
     let session = Rc::new(SessionLink::new(worker.clone()));
     let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
-    let mut drain = worker.shared.drain.subscribe();
-    let mut served = pin!(connection.serve(|head, body| answer(worker.clone(), conn.clone(), head, body)));
-    let ended = loop {
-        let news = tokio::select! {
-            // Nearly every turn is the connection's.
-            biased;
-            ended = served.as_mut() => break ended,
-            news = told.news(&mut drain, &worker.shared) => news,
-        };
-        match news {
-            News::Idle => conn.link.finish(),
-            News::Cuts => match ordered(&worker, &conn) {
-                Some(Action::End) => conn.link.finish(),
-                // Dropping the connection closes it.
-                Some(Action::Stop) => {
-                    conn.silence.end();
-                    return conn.control.reset();
-                }
-                _ => {}
-            },
-        }
+    let served = {
+        let (worker, conn) = (worker.clone(), conn.clone());
+        connection.serve(move |head, body| answer(worker.clone(), conn.clone(), head, body))
     };
-    conn.silence.end();
-    if let Some(tunnel) = conn.control.tunnel() {
-        outlive(&worker, &conn, tunnel, told, &mut drain).await;
-    }
-    if let Err(e) = ended {
-        tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
+    let mut drain = worker.shared.drain.subscribe();
+    let mut told = Told::new(&worker);
+    async move {
+        let _counted = counted;
+        let mut served = pin!(served);
+        let ended = loop {
+            let news = tokio::select! {
+                // Nearly every turn is the connection's.
+                biased;
+                ended = served.as_mut() => break ended,
+                news = seldom(told.news(&mut drain, &worker.shared)) => news,
+            };
+            match news {
+                News::Idle => conn.link.finish(),
+                News::Cuts => match ordered(&worker, &conn) {
+                    Some(Action::End) => conn.link.finish(),
+                    // Dropping the connection closes it.
+                    Some(Action::Stop) => {
+                        conn.silence.end();
+                        return conn.control.reset();
+                    }
+                    _ => {}
+                },
+            }
+        };
+        conn.silence.end();
+        if let Some(tunnel) = conn.control.tunnel() {
+            outlive(&worker, &conn, tunnel, told, &mut drain).await;
+        }
+        if let Err(e) = ended {
+            tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
+        }
     }
 }
 
@@ -229,5 +248,26 @@ fn event(e: Http1Event) -> Option<Event> {
         Http1Event::BadBody(BadBody::TooSlow) | Http1Event::NotReading => Some(Event::BodyTimeout),
         Http1Event::Refused(_) | Http1Event::BadBody(_) => Some(Event::RequestsBad),
         Http1Event::Idle => Some(Event::IdleTimeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of the future that a function makes.
+    fn size<A, B, C, D, E, F>(_: &impl Fn(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// With what it refers to, an idle connection takes less than 4 KiB: requests have their kilobytes
+    /// elsewhere.
+    #[test]
+    fn an_idle_connection_is_small() {
+        let whole = size(&connection);
+        assert!(whole <= 1536, "{whole} bytes");
+        let state = size_of::<Http1<VisitorSocket, fn(Http1Event)>>();
+        assert!(state <= 512, "{state} bytes");
+        assert!(size_of::<Conn>() <= 512, "{} bytes", size_of::<Conn>());
     }
 }

@@ -18,6 +18,7 @@ use super::timer::after;
 use super::{Http1, Http1Event, date};
 
 /// What of a request decides how its response is sent.
+#[derive(Clone, Copy, Default)]
 pub(super) struct Asked {
     is_head: bool,
     http_11: bool,
@@ -44,19 +45,17 @@ pub(super) struct Response<B> {
     encoder: BodyEncoder,
     takes_trailers: bool,
     keep_alive: bool,
+    /// It is 101: the connection becomes one side of a tunnel.
+    switches: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
     /// Puts the head of a response on its way.
-    pub(super) fn begin_response<B: Body>(
-        &mut self,
-        asked: &Asked,
-        mut head: ResponseHead,
-        content: B,
-    ) -> Response<B> {
+    pub(super) fn begin_response<B: Body>(&mut self, mut head: ResponseHead, content: B) -> Response<B> {
+        let asked = self.asked;
         self.queue_interim();
         self.exchange.final_started.set(true);
-        let framing = framing(asked, &mut head, &content);
+        let framing = framing(&asked, &mut head, &content);
         let switches = head.status() == StatusCode::SWITCHING_PROTOCOLS;
         let keep_alive = asked.keep_alive
             && framing != Framing::UntilClose
@@ -64,22 +63,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
             && self.may_complete_body()
             && !head.fields.lists(name::CONNECTION, "close");
         head.set_version(if asked.http_11 { Version::HTTP_11 } else { Version::HTTP_10 });
+        // HTTP/1.1 stays open unless it is said, HTTP/1.0 closes unless it is said (RFC 9112 9.3).
         match keep_alive {
             _ if switches => {}
-            true if asked.http_11 => {}
-            true => head.fields.set(name::CONNECTION, b"keep-alive"),
-            false => head.fields.set(name::CONNECTION, b"close"),
+            true if !asked.http_11 => head.fields.set(name::CONNECTION, b"keep-alive"),
+            false if asked.http_11 => head.fields.set(name::CONNECTION, b"close"),
+            _ => {}
+        }
+        // Only chunked content has trailers.
+        if framing != Framing::Chunked {
+            head.fields.remove(name::TRAILER);
         }
         let date = if head.fields.contains(name::DATE) { None } else { Some(date::line()) };
         let more = date.as_ref().map_or(&[][..], |date| date);
         self.output.own(|out| write_response(out, &head, framing, more));
         let encoder = BodyEncoder::new(framing);
         let content = Some(content).filter(|_| !encoder.is_complete());
-        Response { content, encoder, takes_trailers: asked.takes_trailers && asked.http_11, keep_alive }
+        Response {
+            content,
+            encoder,
+            takes_trailers: asked.takes_trailers && asked.http_11,
+            keep_alive,
+            switches,
+        }
     }
 
-    /// Whether the request's body is complete, or its reader may still complete it. What nobody reads is taken
-    /// in if it is there already, so that the connection can stay open.
+    /// Whether the request's body is complete, or its reader may still complete it. What nobody reads is
+    /// taken in if it is there already, so that the connection can stay open.
     fn may_complete_body(&mut self) -> bool {
         let content = self.exchange.content.borrow();
         let (state, is_dropped) = (content.state, content.is_dropped);
@@ -202,6 +212,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
 
     /// The response is complete: whether the connection takes another request.
     pub(super) fn end_response<B>(&mut self, response: &Response<B>) -> bool {
+        if response.switches {
+            self.switched = self.exchange.upgrade.take();
+        }
         let is_read = self.exchange.content.borrow().is_complete();
         self.is_unread = !is_read;
         self.has_served = true;

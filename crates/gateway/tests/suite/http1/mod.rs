@@ -3,9 +3,12 @@
 mod harness;
 
 mod departure;
+mod framing;
 mod interim;
+mod memory;
 mod refusals;
 mod segments;
 mod sockets;
 mod streams;
 mod timeouts;
+mod uploads;
