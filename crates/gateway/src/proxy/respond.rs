@@ -225,6 +225,11 @@ pub fn redirect(url: &str, cookies: &[HeaderValue]) -> Response<Bytes> {
     response
 }
 
+/// Answers an authority's challenge (RFC 8555, 8.3).
+pub fn challenge(answer: String) -> Response<Bytes> {
+    text(StatusCode::OK, answer)
+}
+
 /// Sends the visitor to the same URL under TLS, for good: method and body stay what they were.
 pub fn redirect_to_https(url: &str) -> Response<Bytes> {
     let mut response = redirect(url, &[]);

@@ -75,6 +75,9 @@ async fn handle(
     let url_ticket = target::take_ticket(&mut parts.uri);
     target::clean_referer(&mut parts.headers);
     let mut context = RequestContext::of(worker, conn, &parts, started, deadline);
+    if let Some(answer) = context.challenge_answer(parts.uri.path()) {
+        return context.own(respond::challenge(answer), "challenge");
+    }
     if let Some(url) = context.url_under_tls(&parts) {
         return context.own(respond::redirect_to_https(&url), "redirected");
     }
