@@ -61,7 +61,7 @@ impl Gatekeeper for RealGate {
         let state = Scratch::new("demo").map_err(|(_, error)| error)?;
         let mut settings = Settings::default();
         settings.origin.replicas = vec![origin.to_string()];
-        settings.listen.http = loopback;
+        settings.listen.http = loopback.into();
         settings.listen.admin = loopback;
         settings.room.state_dir = Some(state.path().to_owned());
         let server = Server::start(settings, Source::default()).map_err(io::Error::other)?;

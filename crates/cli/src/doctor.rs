@@ -270,7 +270,10 @@ fn accept_queue(settings: &Settings) -> Answer {
 }
 
 fn state_directory(settings: &Settings) -> Answer {
-    let path = StateDir::path_for(settings.room.state_dir.as_deref(), settings.listen.http.port());
+    let path = StateDir::path_for(
+        settings.room.state_dir.as_deref(),
+        settings.listen.http.ip().map_or(0, |http| http.port()),
+    );
     let about = "room.state_dir";
     match writable_directory(&path) {
         Ok(()) => answer(about, format!("{} can be written", path.display())),
@@ -317,10 +320,9 @@ fn configured(settings: &Settings, report: &Report) -> Vec<Answer> {
 
 fn addresses(settings: &Settings) -> Vec<(String, SocketAddr)> {
     let of = |tcp: &tidegate_settings::Tcp| (format!("tcp.{}.listen", tcp.name), tcp.listen);
-    let mut all = vec![
-        ("listen.http".to_owned(), settings.listen.http),
-        ("listen.admin".to_owned(), settings.listen.admin),
-    ];
+    let mut all: Vec<_> =
+        settings.listen.http.ip().map(|http| ("listen.http".to_owned(), http)).into_iter().collect();
+    all.push(("listen.admin".to_owned(), settings.listen.admin));
     all.extend(settings.listen.https.map(|https| ("listen.https".to_owned(), https)));
     all.extend(settings.tcp.iter().map(of));
     all

@@ -8,6 +8,7 @@ use clap::Args as ClapArgs;
 use tidegate_gateway::base::log;
 use tidegate_gateway::server::{Server, Source};
 use tidegate_settings::Override;
+use tidegate_settings::kind::toml_string;
 
 use crate::results::fail;
 use crate::{signals, status_line};
@@ -21,12 +22,16 @@ pub struct RunOptions {
     /// The service to protect, HOST:PORT; enough to run without a file.
     #[arg(long, value_name = "HOST:PORT")]
     pub origin: Option<String>,
+    /// Host name of the service: the gate listens at ports 443 and 80, and gets a certificate from Let's Encrypt,
+    /// whose terms you accept with this option. May be repeated.
+    #[arg(long, value_name = "HOST")]
+    pub domain: Vec<String>,
     /// What the service can take, in requests per second; discovered if not given.
     #[arg(long, value_name = "PER_SECOND")]
     pub capacity: Option<f64>,
     /// Address for visitors [default: 0.0.0.0:8080].
     #[arg(long, value_name = "ADDR")]
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<String>,
     /// Address of the admin API [default: 127.0.0.1:9090].
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
@@ -62,6 +67,7 @@ pub fn run(options: &RunOptions) -> ExitCode {
              PUT /v1/capacity, or choose an estimator that discovers the capacity"
         );
     }
+    let http = settings.listen.http.clone();
     let replicas = settings.origin.replicas.join(", ");
     let server = match Server::start(settings, source) {
         Ok(server) => server,
@@ -69,7 +75,8 @@ pub fn run(options: &RunOptions) -> ExitCode {
     };
     server.control().store().steer_log(log);
     let https = server.https().map(tracing::field::display);
-    tracing::info!(http = %server.http(), https, admin = %server.admin(), origin = %replicas, "ready");
+    let http = http.ip().map_or_else(|| http.to_string(), |_| server.http().to_string());
+    tracing::info!(http, https, admin = %server.admin(), origin = %replicas, "ready");
     tracing::info!("capacity: {capacity}");
     let signals = match signals::watch(server.control().clone()) {
         Ok(signals) => signals,
@@ -89,9 +96,19 @@ pub fn run(options: &RunOptions) -> ExitCode {
 /// way.
 fn overrides(options: &RunOptions) -> Vec<Override> {
     let mut set: Vec<_> = options.origin.iter().map(|origin| Override::origin(origin)).collect();
+    if !options.domain.is_empty() {
+        let names: Vec<_> = options.domain.iter().map(|name| toml_string(name)).collect();
+        let keys = [
+            ("acme.domains", format!("[{}]", names.join(", "))),
+            ("listen.http", "0.0.0.0:80".into()),
+            ("listen.https", "0.0.0.0:443".into()),
+            ("listen.redirect_https", "true".into()),
+        ];
+        set.extend(keys.map(|(key, value)| Override::option("--domain", key, &value)));
+    }
     let short = [
         ("--capacity", "capacity.rate", options.capacity.map(|rate| rate.to_string())),
-        ("--listen", "listen.http", options.listen.map(|addr| addr.to_string())),
+        ("--listen", "listen.http", options.listen.clone()),
         ("--admin", "listen.admin", options.admin.map(|addr| addr.to_string())),
     ];
     for (flag, key, value) in short {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -25,14 +26,16 @@ use crate::control::driver::{self, Control};
 use crate::control::kernel::{KernelControl, syn_rules};
 use crate::control::learned::Saved;
 use crate::control::tcp::TcpListeners;
-use crate::control::{correlation, tuners};
+use crate::control::{acme, correlation, tuners};
 use crate::proxy::accept::VisitorListeners;
 use crate::proxy::listeners::Listeners;
 use crate::proxy::{accept, tcp};
 use crate::shared::accepts::Accepts;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
-use crate::shared::listening::{ListenConfig, ListenError, Listened, Listening, ListeningSocket, listen};
+use crate::shared::listening::{
+    ListenConfig, ListenError, Listened, Listening, ListeningSocket, listen, listen_unix,
+};
 use crate::shared::peers::{self, Peers};
 use crate::shared::policies::PublishedPolicies;
 use crate::shared::request_paths::RequestPaths;
@@ -41,7 +44,7 @@ use crate::shared::tcp::{NewSockets, TcpServices};
 use crate::shared::{Drain, Shared, Worker, reached};
 use crate::upstream::balance::Replicas;
 use tidegate_core::admission::Admission;
-use tidegate_settings::{Role, Settings};
+use tidegate_settings::{ListenAt, Role, Settings};
 
 pub use crate::control::config_store::Source;
 
@@ -69,6 +72,31 @@ pub struct Server {
     admin: SocketAddr,
     workers: Vec<JoinHandle<()>>,
     driver: JoinHandle<()>,
+    _socket_file: Option<SocketFile>,
+}
+
+/// The file of a Unix socket, removed at the end.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn listen_http(
+    settings: &Settings,
+    config: ListenConfig,
+) -> Result<(Listened, Option<SocketFile>), ListenError> {
+    let key = "listen.http";
+    match &settings.listen.http {
+        ListenAt::Ip(address) => Ok((listen(key, *address, config)?, None)),
+        ListenAt::Unix(path) => {
+            let mode = u32::from_str_radix(&settings.listen.unix_mode, 8).unwrap_or(0o660);
+            let listened = listen_unix(key, path, mode, config)?;
+            Ok((listened, Some(SocketFile(path.clone()))))
+        }
+    }
 }
 
 impl Server {
@@ -88,18 +116,21 @@ impl Server {
         }
         // Before anything listens: no SYN comes that rules have not seen.
         let tcp_addresses = settings.tcp.iter().map(|tcp| tcp.listen);
-        let visitors = std::iter::once(settings.listen.http).chain(settings.listen.https);
+        let visitors = settings.listen.http.ip().into_iter().chain(settings.listen.https);
         let addresses: Vec<_> = visitors.chain(tcp_addresses).collect();
         let kernel = Arc::new(KernelControl::start(&settings, &addresses));
         let config = listen_config(&settings);
-        let mut listened = vec![(listen("listen.http", settings.listen.http, config)?, false)];
+        let (of_http, socket_file) = listen_http(&settings, config)?;
+        let mut listened = vec![(of_http, false)];
         if let Some(https) = settings.listen.https {
             listened.push((listen("listen.https", https, config)?, true));
         }
         let http = listened[0].0.all.address();
         let https = listened.get(1).map(|(listened, _)| listened.all.address());
         if config.priorities > 1 {
-            listened.iter().for_each(|(listened, _)| kernel.prioritise(&listened.fds()));
+            // The queue of a Unix socket is not the network's.
+            let of_network = listened.iter().skip(usize::from(socket_file.is_some()));
+            of_network.for_each(|(listened, _)| kernel.prioritise(&listened.fds()));
         }
         let (services, new_sockets) = TcpServices::new(config.workers);
         let tcp = Arc::new(TcpListeners::new(services.clone(), kernel.clone(), config));
@@ -114,6 +145,7 @@ impl Server {
         let visitors = listened.iter().map(|(listened, _)| listened.all.clone()).collect();
         let shared = Arc::new(share(settings, &state, clock, config, (visitors, services))?);
         tcp.put_in_force(&shared.config.load().settings, tcp_listened, &shared.clock);
+        let of_acme = state.clone();
         let control = Control::new(shared.clone(), (kernel, tcp), source, state, &saved, tuning);
         let control = Arc::new(control);
         // Before anybody is accepted: rules of the API are those of an earlier process.
@@ -132,9 +164,10 @@ impl Server {
             move |end| admin::serve(control, admin_listener, end)
         };
         let driver = driver::spawn(control.clone(), api).map_err(StartError::System)?;
+        acme::spawn(shared.clone(), of_acme).map_err(StartError::System)?;
         tuners::spawn(control.tuned_gate()).map_err(StartError::System)?;
         correlation::spawn(control.correlation().clone()).map_err(StartError::System)?;
-        Ok(Self { shared, control, http, https, admin, workers, driver })
+        Ok(Self { shared, control, http, https, admin, workers, driver, _socket_file: socket_file })
     }
 
     pub fn http(&self) -> SocketAddr {
@@ -194,7 +227,7 @@ fn raise_open_files() -> io::Result<u64> {
 
 /// The admin API's listener, without SO_REUSEPORT: two gates on one address would each answer half.
 fn listen_alone(address: SocketAddr) -> Result<std::net::TcpListener, ListenError> {
-    let failed = |error| ListenError { key: "listen.admin".into(), address, error };
+    let failed = |error| ListenError { key: "listen.admin".into(), address: address.to_string(), error };
     let listener = std::net::TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)

@@ -81,7 +81,8 @@ fn listeners(settings: &Settings, out: &mut Reader) {
         let expected = "another token than `listen.admin_token`";
         out.conflict("listen.admin_read_token", expected, "the same (it is not shown)", None);
     }
-    let (http, admin) = (listen.http, listen.admin);
+    let admin = listen.admin;
+    let Some(http) = listen.http.ip() else { return };
     let overlap = http.ip() == admin.ip() || http.ip().is_unspecified() || admin.ip().is_unspecified();
     // With port 0 the kernel chooses a free port for each.
     if http.port() == admin.port() && http.port() != 0 && overlap {

@@ -13,6 +13,7 @@ use super::kinds::quantity::{Count, DAY, MIN, MS, Number, Portion, S, secs, span
 use super::kinds::{Choice, Flag, List, Named, toml_string};
 use super::mistake::Mistake;
 use super::read::{Reader, item_path};
+use super::tls::ProxyHeader;
 use super::{Role, Settings};
 
 named! {
@@ -126,6 +127,8 @@ section! {
         [fixed] listen: SocketAddr = ([0, 0, 0, 0], 0).into() => Address;
         /// `HOST:PORT` of the service.
         [fixed] to: String = String::new() => TCP_SERVICE;
+        /// Header of the PROXY protocol that connections to the service begin with: "v1" or "v2".
+        proxy_protocol: ProxyHeader = ProxyHeader::Off => Choice;
         /// Connections relayed at once. The others wait in the kernel, in the order of their priority; 0: no
         /// limit.
         max_connections: usize = 0 => Count(0..=1_000_000);
@@ -273,8 +276,8 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
 }
 
 fn check_tcp(settings: &Settings, out: &mut Reader) {
-    let mut taken: Vec<(String, SocketAddr)> =
-        vec![("listen.http".into(), settings.listen.http), ("listen.admin".into(), settings.listen.admin)];
+    let mut taken: Vec<(String, SocketAddr)> = vec![("listen.admin".into(), settings.listen.admin)];
+    taken.extend(settings.listen.http.ip().map(|http| ("listen.http".into(), http)));
     taken.extend(settings.listen.https.map(|https| ("listen.https".into(), https)));
     for (i, tcp) in settings.tcp.iter().enumerate() {
         let path = item_path("tcp", &tcp.name, i);

@@ -52,6 +52,7 @@ pub use enforcing::{
 };
 pub use estimators::{Aimd, Bottleneck, Gradient, Gradient2, PowerRatio, Vegas};
 pub use kernel::{Accept, Kernel, MAX_PRIORITIES, Policing, SynRule, Tcp, XdpMode};
+pub use kinds::net::ListenAt;
 pub use mistake::{Excerpt, Found, Mistake, did_you_mean, place};
 pub use overrides::Override;
 pub use print::Change;
@@ -61,7 +62,9 @@ pub use sections::{
     OriginProtocol, Proxy, Queue, Room, Tuners, Unit,
 };
 pub use session::{Session, SessionBy, SessionMax, WhenFull, is_gate_cookie};
-pub use tls::{Certificate, ClientAuth, Tls, TlsVersion, instant};
+pub use tls::{
+    Acme, Certificate, Challenge, ClientAuth, ProxyHeader, ProxyProtocol, Tls, TlsVersion, instant,
+};
 pub use tree::plain_key;
 pub use tunable::{Applied, MAX_CHANGES, Tunable, json_of, toml_of};
 
@@ -215,6 +218,8 @@ settings! {
         listen: Listen,
         /// TLS: to visitors, and whom the gate believes itself.
         tls: Tls,
+        /// A certificate that the gate gets and renews itself.
+        acme: Acme,
         /// The service behind the gate.
         origin: Origin,
         /// How forwarded requests present themselves.

@@ -12,6 +12,7 @@ use tidegate_core::scheduler::Scheduling;
 use super::kinds::net::*;
 use super::kinds::quantity::{Count, DAY, HOUR, MIN, MS, Number, Portion, S, Size, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named, OneOf, PathName};
+use super::tls::{ProxyHeader, ProxyProtocol};
 
 named! {
     /// What is admitted by the room.
@@ -68,12 +69,17 @@ named! {
 section! {
     /// Where visitors and operators connect.
     pub struct Listen {
-        /// Address for visitors.
-        [restart] http: SocketAddr = ([0, 0, 0, 0], 8080).into() => Address;
+        /// Address for visitors, or a Unix socket.
+        [restart] http: ListenAt = SocketAddr::from(([0, 0, 0, 0], 8080)).into() => AddressOrPath;
+        /// Permissions of a Unix socket: who may connect.
+        [restart] unix_mode: String = "0660".into() => MODE;
         /// Address for visitors who speak TLS; empty: none. Its certificates are those of [[certificate]].
         [restart] https: Option<SocketAddr> = None => AddressOrNone;
         /// Visitors who do not speak TLS are sent to the same URL at `https` (308).
         redirect_https: bool = false => Flag;
+        /// Connections of visitors begin with a header of the PROXY protocol: "v1", "v2", or "any" of both. Only
+        /// peers of `proxy.trusted` may connect then.
+        proxy_protocol: ProxyProtocol = ProxyProtocol::Off => Choice;
         /// Address of the admin API. An address other than loopback needs `admin_token`.
         [restart] admin: SocketAddr = ([127, 0, 0, 1], 9090).into() => Address;
         /// Bearer token of the admin API; empty: none is asked for (loopback only).
@@ -145,6 +151,9 @@ section! {
         /// Whether certificates of `https://` replicas are verified. Without that, whoever is between the gate
         /// and the origin can read and change everything.
         [fixed] verify: bool = true => Flag;
+        /// Header of the PROXY protocol that connections to replicas begin with, so that they learn who the
+        /// visitor is: "v1" or "v2". A connection is then one visitor's request only, and not used again.
+        [fixed] proxy_protocol: ProxyHeader = ProxyHeader::Off => Choice;
     }
     with {
         /// Active health checks.

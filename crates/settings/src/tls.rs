@@ -6,12 +6,28 @@ use std::time::Duration;
 use x509_cert::der::DateTime;
 
 use super::certificate::{BadFile, Certified, authorities};
-use super::kinds::net::{FIELD_OR_NONE, HOST_GLOB, NAME_OR_NONE};
+use super::kinds::net::{BASE_URL, EMAIL, FIELD_OR_NONE, HOST_GLOB, HOST_NAME, NAME_OR_NONE};
 use super::kinds::{Choice, List, PathName};
 use super::read::{Reader, item_path};
 use super::{Origin, Role, Settings, kernel};
 
 named! {
+    /// Headers of the PROXY protocol that are accepted.
+    pub enum ProxyProtocol {
+        #[default] Off = "off",
+        V1 = "v1",
+        V2 = "v2",
+        /// Either version.
+        Any = "any",
+    }
+
+    /// The header of the PROXY protocol that connections begin with.
+    pub enum ProxyHeader {
+        #[default] Off = "off",
+        V1 = "v1",
+        V2 = "v2",
+    }
+
     /// The oldest version of TLS that is spoken.
     pub enum TlsVersion {
         #[default] V12 = "1.2",
@@ -59,6 +75,34 @@ section! {
     }
 }
 
+named! {
+    /// How the authority is shown that the gate has a host name.
+    pub enum Challenge {
+        /// One after the other, until one works.
+        #[default] Auto = "auto",
+        /// By an answer at port 80 (RFC 8555, 8.3).
+        Http = "http-01",
+        /// By a certificate at port 443 (RFC 8737).
+        TlsAlpn = "tls-alpn-01",
+    }
+}
+
+section! {
+    /// A certificate that the gate gets and renews itself, by ACME (RFC 8555). With `domains` the operator
+    /// accepts the terms of the authority.
+    pub struct Acme {
+        /// Host names of the certificate; empty: none is got.
+        domains: Vec<String> = Vec::new() => List(HOST_NAME);
+        /// Whom the authority writes to; empty: nobody.
+        email: String = String::new() => EMAIL;
+        /// The authority's directory.
+        directory: String = "https://acme-v02.api.letsencrypt.org/directory".into() => BASE_URL;
+        /// How the authority is shown that the gate has the names: "http-01" at its port 80, "tls-alpn-01" at
+        /// its port 443, "auto" one after the other until one works.
+        challenge: Challenge = Challenge::Auto => Choice;
+    }
+}
+
 impl Certificate {
     /// Reads its files.
     ///
@@ -95,6 +139,7 @@ impl Settings {
         };
         of_role
             || self.application.iter().any(|one| is_https(&one.url))
+            || !self.acme.domains.is_empty()
             || self.detector.iter().any(|one| is_https(&one.source))
     }
 }
@@ -142,6 +187,10 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
             out.conflict(&key, "names that differ", format!("\"{name}\" again"), None);
         }
     }
+    if listen.proxy_protocol != ProxyProtocol::Off && settings.proxy.trusted.is_empty() {
+        let expected = "`proxy.trusted`, the proxies that may name visitors, beside it";
+        out.conflict("listen.proxy_protocol", expected, "none", None);
+    }
     match listen.https {
         None if !settings.certificate.is_empty() => {
             let expected = "`listen.https`, like \"0.0.0.0:443\", beside a certificate";
@@ -150,15 +199,19 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
         None if listen.redirect_https => {
             out.conflict("listen.redirect_https", "`listen.https` beside it", "none", None);
         }
-        Some(_) if settings.certificate.is_empty() => {
-            let hint = "Its keys are `cert` and `key`.".to_owned();
-            out.conflict("listen.https", "a [[certificate]] beside it", "none", Some(hint));
+        None if !settings.acme.domains.is_empty() => {
+            let expected = "`listen.https`, like \"0.0.0.0:443\", beside it";
+            out.conflict("acme.domains", expected, "none", None);
+        }
+        Some(_) if settings.certificate.is_empty() && settings.acme.domains.is_empty() => {
+            let expected = "a [[certificate]] or `acme.domains` beside it";
+            out.conflict("listen.https", expected, "none", None);
         }
         _ => {}
     }
     if let Some(https) = listen.https {
-        for (key, other) in [("listen.http", listen.http), ("listen.admin", listen.admin)] {
-            if kernel::overlap(other, https) {
+        for (key, other) in [("listen.http", listen.http.ip()), ("listen.admin", Some(listen.admin))] {
+            if other.is_some_and(|other| kernel::overlap(other, https)) {
                 let expected = format!("another port than `{key}`");
                 out.conflict("listen.https", expected, format!("{https} for both"), None);
             }

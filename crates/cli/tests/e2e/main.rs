@@ -11,6 +11,7 @@ mod nginx;
 mod origin;
 mod visitor;
 
+mod acme;
 mod admin;
 mod analyze;
 mod bodies;
@@ -31,6 +32,7 @@ mod lifecycle;
 mod load;
 mod memory;
 mod owners;
+mod proxy_protocol;
 mod replicas;
 mod roles;
 mod roles_sessions;

@@ -33,6 +33,7 @@ macro_rules! events {
 events! {
     Connections "connections" "Visitor connections accepted."
     ConnectionsRefused "connections_refused" "Visitor connections closed at once because limits.max_connections was reached."
+    ProxyHeadersRefused "proxy_headers_refused" "Connections closed because they did not begin with a PROXY header, or not from a trusted proxy."
     TlsHandshakesFull "tls_handshakes_full" "TLS handshakes with visitors that began a session."
     TlsHandshakesResumed "tls_handshakes_resumed" "TLS handshakes with visitors that resumed an earlier session."
     TlsHandshakesFailed "tls_handshakes_failed" "TLS handshakes that failed: no TLS, no version or cipher in common, no certificate, or the visitor left."

@@ -87,9 +87,13 @@ const TLS_HANDSHAKES: [(Event, &str); 4] = [
 fn certificates(out: &mut Exposition, config: &Config) {
     let Some(tls) = &config.tls else { return };
     let help = "When a certificate for visitors expires, in seconds since the Unix epoch.";
-    let shown = tls.certificates().shown().iter();
-    let family = ("tls_certificate_expires_timestamp_seconds", "gauge", help);
-    out.by(family, "certificate", shown.map(|one| (&one.name, one.certified.not_after)));
+    let (acme, family) = (tls.certificates().acme(), "tls_certificate_expires_timestamp_seconds");
+    let of_acme = acme.shown();
+    let shown = tls.certificates().of_files().iter().chain(of_acme.as_deref());
+    out.by((family, "gauge", help), "certificate", shown.map(|one| (&one.name, one.certified.not_after)));
+    let orders = [("issued", acme.issued.load(Relaxed)), ("failed", acme.failed.load(Relaxed))];
+    let family = ("acme_orders_total", "counter", "Orders of certificates by ACME, by their result.");
+    out.by(family, "result", orders.into_iter());
 }
 
 pub(super) fn prometheus(control: &Control) -> String {

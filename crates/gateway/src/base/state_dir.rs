@@ -21,6 +21,7 @@ const KEYS: &str = "keys";
 const PROMISES: &str = "promises";
 const LEARNED: &str = "learned.json";
 const REDEEMED: &str = "redeemed";
+const ACME: &str = "acme.json";
 const MEMBER: &str = "tokencheck";
 /// Far more than a day's schedule: a larger file is not ours.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -92,6 +93,15 @@ impl StateDir {
 
     pub fn save_member(&self, bytes: &[u8]) -> io::Result<()> {
         self.write(MEMBER, bytes)
+    }
+
+    /// What the gate has from an authority by ACME: account, certificate, key.
+    pub fn acme(&self) -> io::Result<Option<Vec<u8>>> {
+        self.read(ACME)
+    }
+
+    pub fn save_acme(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write(ACME, bytes)
     }
 
     pub fn save(&self, file: StateFile, bytes: &[u8]) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! The control side: what happens once a tick, and what changes while the gate runs.
 
+pub mod acme;
 pub mod capacity;
 pub mod config_store;
 pub mod congestion;

@@ -3,6 +3,7 @@
 pub mod http1;
 pub mod http2;
 pub mod hygiene;
+pub mod proxy_header;
 pub mod socket;
 pub mod stream;
 pub mod target;

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,14 +12,13 @@ use std::time::Duration;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::http::socket;
 use crate::http::stream::{ConnInfo, VisitorSocket};
 use crate::proxy::connection::connection;
 use crate::proxy::counted::Counted;
-use crate::proxy::handshake::handshake;
+use crate::proxy::handshake::{handshake, is_named};
 use crate::proxy::listeners::{Accepted, Listeners, Reach};
 use crate::proxy::respond;
 use crate::shared::free_slots::{MAX_SILENCE, Silence, SilentSlot};
@@ -115,30 +114,39 @@ impl Silent {
 }
 
 fn take(worker: &Rc<Worker>, accepted: Accepted, is_tls: bool, silence: Silence) {
-    let Accepted { stream, peer, priority } = accepted;
+    let Accepted { socket, peer, priority } = accepted;
     worker.count(Event::Connections);
     worker.shared.accepts.count(worker.index, priority);
-    if is_turned_away(worker, &stream) {
+    if is_turned_away(worker, socket.fd()) {
         return silence.end();
     }
     let Some(counted) = Counted::new(worker) else {
         worker.count(Event::ConnectionsRefused);
         // A handshake would cost more than everything else here: such a visitor sees the connection end.
         if !is_tls {
-            tokio::task::spawn_local(refuse(stream));
+            tokio::task::spawn_local(refuse(socket));
         }
         return silence.end();
     };
+    let worker = worker.clone();
+    let stream = match socket {
+        VisitorSocket::Tcp(stream) => stream,
+        // TLS and PROXY headers are for connections of other machines.
+        other => {
+            let info = ConnInfo::plain(peer, None);
+            tokio::task::spawn_local(connection(worker, other, info, counted, silence));
+            return;
+        }
+    };
     let _ = stream.set_nodelay(true);
     let info = ConnInfo::plain(peer, stream.local_addr().ok());
-    let worker = worker.clone();
-    if !is_tls {
+    if !is_tls && !is_named(&worker.config()) {
         let socket = VisitorSocket::Tcp(stream);
         tokio::task::spawn_local(connection(worker, socket, info, counted, silence));
         return;
     }
     tokio::task::spawn_local(async move {
-        match handshake(&worker, stream, info).await {
+        match handshake(&worker, stream, info, is_tls).await {
             Some((socket, info)) => connection(worker, socket, info, counted, silence).await,
             None => silence.end(),
         }
@@ -146,12 +154,12 @@ fn take(worker: &Rc<Worker>, accepted: Accepted, is_tls: bool, silence: Silence)
 }
 
 /// Whether a policy in force closes or resets every connection before it is read (WAC 3.3 d).
-pub(super) fn is_turned_away(worker: &Worker, stream: &TcpStream) -> bool {
+pub(super) fn is_turned_away(worker: &Worker, fd: RawFd) -> bool {
     let Some(standing) = worker.policies(worker.policy_version()) else { return false };
     let Some(policy) = standing.set.at_accept() else { return false };
     standing.count(policy, Done::from(policy.action));
     if policy.action == Action::Reset {
-        socket::reset_on_close(stream.as_raw_fd());
+        socket::reset_on_close(fd);
     }
     true
 }
@@ -163,7 +171,7 @@ fn is_of_connection(e: &io::Error) -> bool {
 }
 
 /// Over the cap: a clear answer that costs no more than the connection already did.
-async fn refuse(mut stream: TcpStream) {
+async fn refuse(mut stream: VisitorSocket) {
     let answer = tokio::time::timeout(Duration::from_secs(1), async {
         stream.write_all(respond::TOO_MANY_CONNECTIONS).await?;
         stream.shutdown().await?;

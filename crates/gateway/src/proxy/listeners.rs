@@ -9,13 +9,13 @@ use std::task::Poll;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::net::TcpStream;
 
+use crate::http::stream::VisitorSocket;
 use crate::shared::listening::{Listening, ListeningSocket};
 
 /// A connection, and who it is from.
 pub struct Accepted {
-    pub stream: TcpStream,
+    pub socket: VisitorSocket,
     pub peer: SocketAddr,
     /// 0 is the highest.
     pub priority: usize,
@@ -68,7 +68,7 @@ impl Listeners {
     /// Takes the connection that is next: the first of the highest priority that has any. Each queue is asked
     /// anew, from the highest on: what the runtime knows of them may be older than the last connection.
     pub fn take(&self, reach: Reach) -> io::Result<Option<Accepted>> {
-        let accepted = |(stream, peer), priority| Accepted { stream, peer, priority };
+        let accepted = |(socket, peer), priority| Accepted { socket, peer, priority };
         if reach == Reach::All {
             return self.all.first(|socket, priority, worker| match worker == self.worker {
                 true => Ok(accepted(self.accept(priority)?, priority)),
@@ -87,7 +87,7 @@ impl Listeners {
 
     /// The next connection of one of the worker's own sockets. If there is none, the runtime tells when one
     /// comes.
-    fn accept(&self, priority: usize) -> io::Result<(TcpStream, SocketAddr)> {
+    fn accept(&self, priority: usize) -> io::Result<(VisitorSocket, SocketAddr)> {
         let (socket, was_asked) = (&self.own[priority], Cell::new(false));
         let accept = |socket: &Arc<ListeningSocket>| {
             was_asked.set(true);

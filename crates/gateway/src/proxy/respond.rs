@@ -244,6 +244,11 @@ pub fn redirect(url: &str, cookies: &SetCookies) -> OwnAnswer {
     answer
 }
 
+/// Answers an authority's challenge (RFC 8555, 8.3).
+pub fn challenge(answer: String) -> OwnAnswer {
+    text(StatusCode::OK, answer)
+}
+
 /// Sends the visitor to the same URL under TLS, for good: method and body stay what they were.
 pub fn redirect_to_https(url: &str) -> OwnAnswer {
     let mut answer = redirect(url, &SetCookies::default());

@@ -1,14 +1,18 @@
 //! TCP services (`[[tcp]]`): accepts their connections in the order of their priority, while there are slots,
 //! and relays them. Nothing is read: any protocol will do.
 
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
+use crate::http::proxy_header::{self, Named};
 use crate::http::socket::reset_on_close;
 use crate::proxy::accept::{is_turned_away, pause};
 use crate::proxy::counted::Counted;
@@ -16,6 +20,7 @@ use crate::proxy::listeners::{Accepted, Listeners, Reach};
 use crate::shared::tcp::{NewSockets, TcpService, TcpSlot, TcpSockets};
 use crate::shared::{Drain, Worker, reached};
 use crate::upstream::splice::{self, Direction, End};
+use crate::upstream::target::{OpenError, Target};
 
 /// A peer that has vanished without a word is noticed after `KEEPALIVE_AFTER` + 4 × `KEEPALIVE_EVERY`: two
 /// minutes. Services that are silent for long keep their connections, and slots do not stay with the dead.
@@ -74,7 +79,7 @@ async fn accept(worker: Rc<Worker>, mut sockets: TcpSockets) {
 async fn next(
     worker: &Worker,
     listeners: &Listeners,
-    service: &std::sync::Arc<TcpService>,
+    service: &Arc<TcpService>,
 ) -> std::io::Result<(Accepted, TcpSlot)> {
     loop {
         listeners.somebody().await?;
@@ -95,13 +100,13 @@ fn take(worker: &Rc<Worker>, accepted: Accepted, slot: TcpSlot) {
     let figures = &slot.service().figures;
     figures.accepted.fetch_add(1, Relaxed);
     worker.shared.accepts.count(worker.index, accepted.priority);
-    if is_turned_away(worker, &accepted.stream) {
+    if is_turned_away(worker, accepted.socket.fd()) {
         figures.refused.fetch_add(1, Relaxed);
         return;
     }
     let Some(counted) = Counted::new(worker) else {
         figures.refused.fetch_add(1, Relaxed);
-        return reset_on_close(accepted.stream.as_raw_fd());
+        return reset_on_close(accepted.socket.fd());
     };
     tokio::task::spawn_local(relay(accepted, slot, counted));
 }
@@ -109,10 +114,12 @@ fn take(worker: &Rc<Worker>, accepted: Accepted, slot: TcpSlot) {
 /// One connection, from its acceptance to its end. What it has is given back at the end, the sockets first.
 async fn relay(accepted: Accepted, slot: TcpSlot, counted: Counted) {
     let (_counted, slot) = (counted, slot);
-    let Accepted { stream: visitor, peer, .. } = accepted;
+    let Accepted { socket, peer, .. } = accepted;
+    let Ok(visitor) = socket.into_tcp() else { unreachable!("TCP services listen at TCP addresses") };
     let (in_force, figures) = (slot.in_force(), &slot.service().figures);
     let settings = &in_force.settings;
-    let service = match in_force.target.open(settings.connect_timeout).await {
+    let opened = open(&in_force.target, settings, peer, &visitor);
+    let service = match opened.await {
         Ok(service) => service,
         Err(error) => {
             figures.failed.fetch_add(1, Relaxed);
@@ -138,6 +145,22 @@ async fn relay(accepted: Accepted, slot: TcpSlot, counted: Counted) {
         reset_on_close(visitor.as_raw_fd());
         reset_on_close(service.as_raw_fd());
     }
+}
+
+/// A connection to the service, which begins with a PROXY header if it wants one.
+async fn open(
+    target: &Arc<Target>,
+    settings: &tidegate_settings::Tcp,
+    peer: SocketAddr,
+    visitor: &TcpStream,
+) -> Result<TcpStream, OpenError> {
+    let mut service = target.open(settings.connect_timeout).await?;
+    if let Some(version) = proxy_header::version(settings.proxy_protocol) {
+        let named = visitor.local_addr().ok().map(|to| Named { from: peer, to });
+        // It is short: a new connection takes it at once.
+        service.write_all(&proxy_header::write(version, named)).await?;
+    }
+    Ok(service)
 }
 
 /// Neither delays small parts nor stays with a peer that has vanished. A socket that refuses works all the

@@ -2,28 +2,39 @@
 //! (`SO_REUSEPORT`). `bpf/prioritise.bpf.c` chooses among the priorities; without it, or with one priority,
 //! the kernel spreads connections over all of them by a hash.
 
+use std::fs::Permissions;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use socket2::SockAddr;
-use tokio::net::TcpStream;
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::http::stream::VisitorSocket;
+
+/// Who is at the other end of a Unix socket.
+const THIS_MACHINE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// A socket that listens, and does not block.
-pub struct ListeningSocket(TcpListener);
+pub struct ListeningSocket {
+    fd: OwnedFd,
+    is_unix: bool,
+}
 
 impl AsRawFd for ListeningSocket {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.fd.as_raw_fd()
     }
 }
 
 impl ListeningSocket {
     /// The next connection of its queue, without waiting: one system call, as in Tokio.
-    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let listener = self.0.as_raw_fd();
+    pub fn accept(&self) -> io::Result<(VisitorSocket, SocketAddr)> {
+        let listener = self.as_raw_fd();
         // SAFETY: `accept4` writes an address of at most `length` bytes to `storage`, and its length.
         let (fd, peer) = unsafe {
             SockAddr::try_init(|storage, length| {
@@ -35,9 +46,12 @@ impl ListeningSocket {
             })?
         };
         // SAFETY: the kernel has just opened it for this process, and nobody else knows its number.
-        let stream = unsafe { std::net::TcpStream::from_raw_fd(fd) };
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        if self.is_unix {
+            return Ok((VisitorSocket::Unix(UnixStream::from_std(fd.into())?), THIS_MACHINE));
+        }
         let peer = peer.as_socket().ok_or(io::ErrorKind::ConnectionAborted)?;
-        Ok((TcpStream::from_std(stream)?, peer))
+        Ok((VisitorSocket::Tcp(TcpStream::from_std(fd.into())?), peer))
     }
 }
 
@@ -86,8 +100,14 @@ impl Listened {
 #[error("cannot listen on {address} ({key}): {error}")]
 pub struct ListenError {
     pub key: String,
-    pub address: SocketAddr,
+    pub address: String,
     pub error: io::Error,
+}
+
+impl ListenError {
+    fn new(key: &str, address: impl ToString, error: io::Error) -> Self {
+        Self { key: key.to_owned(), address: address.to_string(), error }
+    }
 }
 
 /// How an address is listened at.
@@ -104,18 +124,50 @@ pub struct ListenConfig {
 /// # Errors
 /// The system does not permit it. `key` names the address in the settings.
 pub fn listen(key: &str, address: SocketAddr, config: ListenConfig) -> Result<Listened, ListenError> {
-    let failed = |error| ListenError { key: key.to_owned(), address, error };
+    let failed = |error| ListenError::new(key, address, error);
     let ListenConfig { priorities, workers, backlog } = config;
     // With SO_REUSEPORT alone, two gates could share an address by accident.
     drop(TcpListener::bind(address).map_err(failed)?);
     let listeners = tidegate_kernel::listen(address, priorities, workers, backlog).map_err(failed)?;
     let address = listeners[0][0].local_addr().map_err(failed)?;
-    let shared = |of: Vec<TcpListener>| of.into_iter().map(|one| Arc::new(ListeningSocket(one))).collect();
+    let socket = |one: TcpListener| Arc::new(ListeningSocket { fd: one.into(), is_unix: false });
+    let shared = |of: Vec<TcpListener>| of.into_iter().map(socket).collect();
     let sockets: Vec<Vec<Arc<ListeningSocket>>> = listeners.into_iter().map(shared).collect();
+    Ok(listened(address, sockets, workers))
+}
+
+/// Listens at a Unix socket, which all workers share. What a process that has ended left there is replaced.
+///
+/// # Errors
+/// Somebody listens there, or the system does not permit it.
+pub fn listen_unix(key: &str, path: &Path, mode: u32, config: ListenConfig) -> Result<Listened, ListenError> {
+    let failed = |error| ListenError::new(key, path.display(), error);
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => return Err(failed(io::ErrorKind::AddrInUse.into())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        Err(_) => {}
+    }
+    let bound = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        // Nobody can connect before it listens.
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+        socket.listen(config.backlog.try_into().unwrap_or(i32::MAX))?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    };
+    let socket = Arc::new(ListeningSocket { fd: bound().map_err(failed)?.into(), is_unix: true });
+    Ok(listened(THIS_MACHINE, vec![vec![socket; config.workers]], config.workers))
+}
+
+/// `sockets` by priority, then by worker.
+fn listened(address: SocketAddr, sockets: Vec<Vec<Arc<ListeningSocket>>>, workers: usize) -> Listened {
     let of_worker = |worker: usize| sockets.iter().map(|of| of[worker].clone()).collect();
     let of_workers = (0..workers).map(of_worker).collect();
     let sockets = sockets.iter().map(|of| of.iter().map(Arc::downgrade).collect()).collect();
-    Ok(Listened { all: Arc::new(Listening { address, sockets, turn: AtomicUsize::new(0) }), of_workers })
+    Listened { all: Arc::new(Listening { address, sockets, turn: AtomicUsize::new(0) }), of_workers }
 }
 
 impl Listening {

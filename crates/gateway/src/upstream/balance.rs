@@ -33,6 +33,7 @@ use tokio::time::Instant;
 pub use self::replica::{InFlight, Replica};
 
 use self::replica::ReplicaLimit;
+use crate::http::proxy_header::{self, Version};
 use crate::upstream::tls::ClientTls;
 
 mod replica;
@@ -79,6 +80,8 @@ pub struct Replicas {
     list: ArcSwap<Vec<Arc<Replica>>>,
     limit: Arc<ReplicaLimit>,
     tls: Arc<ArcSwapOption<ClientTls>>,
+    /// The PROXY header that connections begin with.
+    header: Arc<ArcSwapOption<Version>>,
     eject: Eject,
     next_id: AtomicU64,
     start: Instant,
@@ -97,6 +100,7 @@ impl Replicas {
             list: ArcSwap::default(),
             limit: Arc::default(),
             tls: Arc::default(),
+            header: Arc::default(),
             eject: Eject { failures: AtomicU32::new(0), for_us: AtomicU64::new(0) },
             next_id: AtomicU64::new(1),
             start: Instant::now(),
@@ -111,6 +115,7 @@ impl Replicas {
     /// Called by the control side only, never by two threads at once.
     pub fn reconfigure(&self, origin: &tidegate_settings::Origin) {
         self.limit.set(origin.max_in_flight_per_replica);
+        self.header.store(proxy_header::version(origin.proxy_protocol).map(Arc::new));
         self.eject.failures.store(origin.eject.failures, Relaxed);
         self.eject.for_us.store(as_us(origin.eject.for_), Relaxed);
         let old = self.list.load_full();
@@ -123,7 +128,7 @@ impl Replicas {
             new.push(kept.unwrap_or_else(|| {
                 let id = self.next_id.fetch_add(1, Relaxed);
                 let replica = Replica::new(id, authority.clone(), self.limit.clone());
-                Arc::new(replica.with_tls(self.tls.clone()))
+                Arc::new(replica.with_tls(self.tls.clone()).with_header(self.header.clone()))
             }));
         }
         for gone in old.iter().filter(|o| !new.iter().any(|n| Arc::ptr_eq(n, o))) {

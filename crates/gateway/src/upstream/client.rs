@@ -14,9 +14,10 @@ use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::http::proxy_header;
 use crate::upstream::balance::Replica;
 use crate::upstream::body::BoxError;
 use crate::upstream::tls::ClientTls;
@@ -91,9 +92,16 @@ async fn open(
     if let Some(replica) = replica {
         let target = replica.target();
         if let Some(path) = target.unix() {
-            return Ok(Box::new(UnixStream::connect(path).await?));
+            let mut stream = UnixStream::connect(path).await?;
+            if let Some(version) = replica.header() {
+                stream.write_all(&proxy_header::write(version, None)).await?;
+            }
+            return Ok(Box::new(stream));
         }
-        let stream = TcpStream::connect(target.addresses().await?.as_slice()).await?;
+        let mut stream = TcpStream::connect(target.addresses().await?.as_slice()).await?;
+        if let Some(version) = replica.header() {
+            stream.write_all(&proxy_header::write(version, None)).await?;
+        }
         return Ok(match replica.tls()? {
             Some(tls) => Box::new(tls.connect(target.host(), stream).await?),
             None => Box::new(stream),

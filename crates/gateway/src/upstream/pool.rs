@@ -11,9 +11,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::http::proxy_header::{self, Named};
 use crate::upstream::balance::Replica;
 use crate::upstream::deadline::{Slot, Ticks};
 use crate::upstream::socket::OriginSocket;
@@ -25,6 +27,8 @@ pub(crate) struct Conn {
     /// Its time limit: first byte, then silence in the body.
     pub(crate) slot: Rc<Slot>,
     pub(crate) reused: bool,
+    /// It began with a PROXY header: it is one visitor's, and not used again.
+    is_named: bool,
     idle_since: u64,
 }
 
@@ -89,7 +93,7 @@ impl Pool {
 
     /// Gives a connection back after a complete exchange. Every byte that was read has been used.
     pub(crate) fn checkin(&self, replica: &Arc<Replica>, mut conn: Conn) {
-        if replica.is_retired() || !conn.socket.is_quiet() {
+        if conn.is_named || replica.is_retired() || !conn.socket.is_quiet() {
             return;
         }
         conn.slot.rest();
@@ -103,10 +107,16 @@ impl Pool {
         }
     }
 
-    pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, OpenError> {
+    /// A new connection, for `visitor` if replicas want to know.
+    pub(crate) async fn connect(
+        &self,
+        replica: &Arc<Replica>,
+        visitor: Option<Named>,
+    ) -> Result<Conn, OpenError> {
         bump(&self.stats.connects);
-        let socket = self.open(replica).await?;
-        Ok(Conn { socket, slot: self.slot(), reused: false, idle_since: 0 })
+        let socket = self.open(replica, visitor).await?;
+        let is_named = replica.header().is_some();
+        Ok(Conn { socket, slot: self.slot(), reused: false, is_named, idle_since: 0 })
     }
 
     /// A new time limit.
@@ -117,15 +127,27 @@ impl Pool {
     }
 
     /// A connection on which HTTP may begin.
-    pub(crate) async fn open(&self, replica: &Replica) -> Result<OriginSocket, OpenError> {
+    pub(crate) async fn open(
+        &self,
+        replica: &Replica,
+        visitor: Option<Named>,
+    ) -> Result<OriginSocket, OpenError> {
+        let header =
+            replica.header().map(|version| proxy_header::write(version, visitor)).unwrap_or_default();
         let (target, limit) = (replica.target(), self.connect_timeout.get());
         if let Some(path) = target.unix() {
             let connected = tokio::time::timeout(limit, UnixStream::connect(path)).await;
-            return Ok(OriginSocket::Unix(connected.map_err(|_| OpenError::Timeout)??));
+            let mut stream = connected.map_err(|_| OpenError::Timeout)??;
+            // It is short: a new connection takes it at once.
+            stream.write_all(&header).await?;
+            return Ok(OriginSocket::Unix(stream));
         }
         let begun = Instant::now();
-        let stream = target.open(limit).await?;
+        let mut stream = target.open(limit).await?;
         stream.set_nodelay(true).map_err(OpenError::Failed)?;
+        if !header.is_empty() {
+            stream.write_all(&header).await?;
+        }
         let Some(tls) = replica.tls()? else { return Ok(OriginSocket::Tcp(stream)) };
         // On the heap: requests to replicas without TLS should not carry its state along.
         let handshake = Box::pin(tls.connect(target.host(), stream));

@@ -58,8 +58,8 @@ fn everybody_gets_in_once_and_no_attacker_by_the_attack() {
     let mut settings = Settings::default();
     settings.origin.replicas = vec![origin.addr().to_string()];
     settings.capacity.rate = CAPACITY;
-    settings.listen.http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    settings.listen.admin = settings.listen.http;
+    settings.listen.admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    settings.listen.http = settings.listen.admin.into();
     settings.room.state_dir = Some(state.clone());
     // With sessions a visitor who shows its used ticket again goes on with its session.
     settings.room.unit = Unit::Request;

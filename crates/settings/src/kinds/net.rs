@@ -1,6 +1,7 @@
 //! Kinds of text: addresses, names, globs, URLs, keys.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 
@@ -274,6 +275,11 @@ pub(crate) const BASE_URL: Text = text("a URL like \"https://check.shop.example\
 pub(crate) const LINK_URL: Text =
     text("a URL like \"https://10.0.0.2:9090\"", |s| (BASE_URL.check)(s).map_err(|_| None));
 
+pub(crate) const EMAIL: Text = text("an address like \"operator@shop.example\", or \"\"", |s| {
+    let fine = s.split_once('@').is_some_and(|(name, host)| !name.is_empty() && is_host(host));
+    ok_if(s.is_empty() || (fine && is_visible(s)))
+});
+
 /// Whom a certificate must be for.
 pub(crate) const SERVER_NAME: Text = text("a host name or an IP address, or \"\"", |s| {
     ok_if(s.is_empty() || is_host(s) || s.parse::<IpAddr>().is_ok())
@@ -320,6 +326,64 @@ impl Leaf<SocketAddr> for Address {
         format!("\"{value}\"")
     }
 }
+
+/// Where visitors connect.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ListenAt {
+    Ip(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl ListenAt {
+    /// `None`: a Unix socket.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for ListenAt {
+    fn from(address: SocketAddr) -> Self {
+        Self::Ip(address)
+    }
+}
+
+impl std::fmt::Display for ListenAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// An address, or the path of a Unix socket.
+pub(crate) struct AddressOrPath;
+
+impl Leaf<ListenAt> for AddressOrPath {
+    fn parse(&self, value: &Value) -> Result<ListenAt, Option<String>> {
+        match value {
+            Value::Text(text) if is_unix_path(text) => Ok(ListenAt::Unix(text["unix:".len()..].into())),
+            _ => Leaf::parse(&Address, value).map(ListenAt::Ip),
+        }
+    }
+
+    fn expected(&self) -> String {
+        "IP:PORT like \"0.0.0.0:8080\" or \"[::]:8080\", or \"unix:/PATH\"".into()
+    }
+
+    fn show(&self, value: &ListenAt) -> String {
+        toml_string(&value.to_string())
+    }
+}
+
+/// Who may connect to a Unix socket: file permissions in octal digits.
+pub(crate) const MODE: Text = text("three or four octal digits like \"0660\"", |s| {
+    ok_if((3..=4).contains(&s.len()) && s.bytes().all(|b| (b'0'..=b'7').contains(&b)))
+});
 
 /// An address; empty text: none.
 pub(crate) struct AddressOrNone;

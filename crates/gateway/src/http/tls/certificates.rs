@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tidegate_settings::Certificate;
 use tidegate_settings::certificate::Certified;
 
-use crate::http::tls::TlsError;
+use crate::http::tls::{AcmeStore, TlsError};
 
 /// A certificate that visitors are shown.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct Certificates {
     shown: Vec<Shown>,
     /// By name, `*.shop.example` as `.shop.example`: indices of `shown`, in the order of the file.
     by_name: HashMap<String, Vec<usize>>,
+    /// For names that are in no file.
+    acme: ArcSwap<AcmeStore>,
 }
 
 impl Certificates {
@@ -51,11 +54,20 @@ impl Certificates {
                 by_name.entry(name.strip_prefix('*').unwrap_or(name).to_owned()).or_default().push(i);
             }
         }
-        Self { shown, by_name }
+        Self { shown, by_name, acme: ArcSwap::default() }
     }
 
-    pub fn shown(&self) -> &[Shown] {
+    pub fn of_files(&self) -> &[Shown] {
         &self.shown
+    }
+
+    pub fn acme(&self) -> Arc<AcmeStore> {
+        self.acme.load_full()
+    }
+
+    /// Takes over what those before have from ACME.
+    pub fn succeed(&self, old: &Self) {
+        self.acme.store(old.acme());
     }
 
     /// The certificate for a host name, which may have a wildcard for its first label; without one, the first.
@@ -66,11 +78,18 @@ impl Certificates {
             let name = name.as_deref()?;
             self.by_name.get(&name[name.find('.')?..])
         };
-        let default = [0];
-        let found = exact.or_else(wildcard).map_or(&default[..], Vec::as_slice);
-        let all: Vec<_> = found.iter().filter_map(|i| self.shown.get(*i)).collect();
-        let fits = |one: &&&Shown| one.certified.key.key.choose_scheme(schemes).is_some();
-        all.iter().find(fits).or(all.first()).map(|one| one.certified.key.clone())
+        let Some(found) = exact.or_else(wildcard) else {
+            let of_acme = self.acme.load().shown();
+            let is_meant =
+                |one: &Arc<Shown>| name.as_ref().is_some_and(|name| one.certified.names.contains(name));
+            return match (of_acme.filter(|one| self.shown.is_empty() || is_meant(one)), self.shown.first()) {
+                (Some(one), _) => Some(one.certified.key.clone()),
+                (None, first) => first.map(|one| one.certified.key.clone()),
+            };
+        };
+        let all = || found.iter().filter_map(|i| self.shown.get(*i));
+        let fitting = all().find(|one| one.certified.key.key.choose_scheme(schemes).is_some());
+        fitting.or(all().next()).map(|one| one.certified.key.clone())
     }
 }
 

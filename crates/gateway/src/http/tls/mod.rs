@@ -13,14 +13,17 @@ use rustls::{RootCertStore, ServerConfig, version};
 use tidegate_http::{Fields, Name, is_text};
 use tidegate_settings::certificate::{BadFile, authorities, subject};
 use tidegate_settings::{ClientAuth, Settings, TlsVersion, instant};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::http::stream::{ClientCertificate, ConnInfo, Protocol};
 
+pub mod acme;
 mod certificates;
 
+pub use acme::AcmeStore;
 pub use certificates::{Certificates, Shown};
 
 /// A certificate that expires so soon, in seconds, should have been renewed: authorities advise a third of
@@ -101,8 +104,9 @@ impl VisitorTls {
     }
 
     /// Lets visitors resume sessions that began before a reload, unless other certificates of theirs are
-    /// accepted now.
+    /// accepted now. The certificate of ACME stays.
     pub fn succeed(&mut self, old: &Self) {
+        self.certificates.succeed(&old.certificates);
         if self.client_auth == old.client_auth {
             let mut config = (*self.config).clone();
             config.ticketer = old.config.ticketer.clone();
@@ -134,7 +138,7 @@ impl VisitorTls {
 
     /// Says which certificates are not valid at `now`, in seconds since the Unix epoch, or not for long.
     pub fn warn(&self, now: u64) {
-        for Shown { name, certified } in self.certificates.shown() {
+        for Shown { name, certified } in self.certificates.of_files() {
             let until = instant(certified.not_after);
             if now > certified.not_after {
                 tracing::error!(certificate = name, until, "a certificate for visitors has expired");
@@ -152,13 +156,21 @@ impl VisitorTls {
         &self.certificates
     }
 
-    /// The handshake. Says whether the visitor resumed a session.
+    /// The handshake. `None`: it was not a visitor, but an authority that looked whether the gate has a name.
     ///
     /// # Errors
     /// The connection fails, or both sides have nothing in common.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<Option<TlsStream<TcpStream>>> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        start.into_stream(self.config.clone()).await
+        let hello = start.client_hello();
+        let is_challenge = hello.alpn().is_some_and(|mut offered| offered.any(|one| one == acme::ALPN));
+        if is_challenge && let Some(name) = hello.server_name() {
+            let config = self.certificates.acme().handshake(&name.to_ascii_lowercase());
+            let config = config.ok_or_else(|| io::Error::other("a challenge that nobody has asked for"))?;
+            start.into_stream(config).await?.shutdown().await?;
+            return Ok(None);
+        }
+        start.into_stream(self.config.clone()).await.map(Some)
     }
 }
 

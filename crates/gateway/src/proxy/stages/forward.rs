@@ -1,6 +1,7 @@
 //! Performs what was admitted: the gate's queue, the origin, and the bookkeeping at the end of the answer.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tidegate_http::{Fields, RequestHead, ResponseHead, name};
 use crate::base::guard::within;
 use crate::base::scratch::Scratch;
 use crate::http::hygiene::{self, ForwardContext};
+use crate::http::proxy_header::Named;
 use crate::http::target;
 use crate::proxy::context::RequestContext;
 use crate::proxy::cookies::SetCookies;
@@ -347,7 +349,13 @@ impl RequestContext {
         let may_switch = http_11 && self.for_all.is_none() && hygiene::asks_to_switch(&head.fields);
         let upgrade = may_switch.then(|| self.conn.link.take_upgrade()).flatten();
         let keep_upgrade = upgrade.is_some();
+        let info = &self.conn.info;
+        let visitor = self.for_all.is_none().then_some(info.local).flatten();
+        // A trusted proxy tells only the address of the visitor behind it.
+        let is_peer = self.client == info.peer.ip().to_canonical();
+        let from = if is_peer { info.peer } else { SocketAddr::new(self.client, 0) };
         let context = SendContext {
+            visitor: visitor.map(|to| Named { from, to }),
             expect_continue: self.for_all.is_none() && self.conn.link.expect_continue(),
             // A request for all belongs to no connection: the visitor's may be at its next request.
             on_informational: (http_11 && self.for_all.is_none()).then(|| {

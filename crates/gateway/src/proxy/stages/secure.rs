@@ -9,6 +9,12 @@ use crate::proxy::context::RequestContext;
 pub(crate) const ACME_PATH: &str = "/.well-known/acme-challenge/";
 
 impl RequestContext {
+    /// The answer to an authority that looks whether the gate has a host name.
+    pub(crate) fn challenge_answer(&self, path: &str) -> Option<String> {
+        let tls = self.config.tls.as_ref()?;
+        tls.certificates().acme().answer(path.strip_prefix(ACME_PATH)?)
+    }
+
     /// The URL under TLS of what was asked for without it, if such visitors are sent there.
     pub(crate) fn url_under_tls(&self, head: &RequestHead) -> Option<String> {
         let listen = &self.config.settings.listen;

@@ -12,6 +12,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
 use super::{MAX_EJECTION_FACTOR, Miss, REFUSED_US, TRIAL_US};
+use crate::http::proxy_header::Version;
 use crate::upstream::target::Target;
 use crate::upstream::tls::ClientTls;
 
@@ -58,6 +59,7 @@ pub struct Replica {
     limit: Arc<ReplicaLimit>,
     target: Arc<Target>,
     tls: Arc<ArcSwapOption<ClientTls>>,
+    header: Arc<ArcSwapOption<Version>>,
     healthy: AtomicBool,
     retired: AtomicBool,
     in_flight: AtomicUsize,
@@ -85,6 +87,16 @@ impl Replica {
     /// Connections to it begin as `tls` says, if it speaks TLS.
     pub(crate) fn with_tls(self, tls: Arc<ArcSwapOption<ClientTls>>) -> Self {
         Self { tls, ..self }
+    }
+
+    /// Connections to it begin with a PROXY header of this version.
+    pub(crate) fn with_header(self, header: Arc<ArcSwapOption<Version>>) -> Self {
+        Self { header, ..self }
+    }
+
+    /// The PROXY header that connections to it begin with.
+    pub(crate) fn header(&self) -> Option<Version> {
+        self.header.load().as_deref().copied()
     }
 
     /// How connections to it begin; `None`: without TLS.

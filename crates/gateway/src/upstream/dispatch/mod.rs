@@ -38,6 +38,7 @@ use tidegate_http::{Asked, RequestHead, ResponseHead, Stage, name};
 use tidegate_settings::OriginProtocol;
 use tokio::time::Instant;
 
+use crate::http::proxy_header::Named;
 use crate::http::visitor_link::VisitorUpgrade;
 use crate::upstream::balance::{InFlight, Replica, Replicas};
 use crate::upstream::body::RequestBody;
@@ -82,6 +83,8 @@ pub struct SendContext {
     pub upgrade: Option<VisitorUpgrade>,
     /// The handle by which the visitor's connection controls the tunnel, should one be opened.
     pub tunnel: Option<Rc<tunnel::TunnelHandle>>,
+    /// The visitor, for origins that want a PROXY header. `None`: a request of the gate's own.
+    pub visitor: Option<Named>,
 }
 
 /// Sends requests to the origin. Cheap to clone; belongs to one worker thread and must be used inside a
@@ -216,7 +219,8 @@ impl Inner {
                 (None, true) => Some(u64::MAX),
                 (None, false) => Some(self.fresh_ticks),
             };
-            let mut conn = match self.connection(flight.replica(), max_idle_ticks).await {
+            let mut conn = match self.connection(flight.replica(), max_idle_ticks, message.ctx.visitor).await
+            {
                 Ok(conn) => conn,
                 Err(error) => match self.give_up(error, &flight, &mut tried, true) {
                     Some(error) => return Err(error),
@@ -272,11 +276,14 @@ impl Inner {
         &self,
         replica: &Arc<Replica>,
         max_idle_ticks: Option<u64>,
+        visitor: Option<Named>,
     ) -> Result<Conn, DispatchError> {
+        // Where connections are one visitor's, none is pooled but of an earlier configuration.
+        let max_idle_ticks = max_idle_ticks.filter(|_| replica.header().is_none());
         if let Some(conn) = max_idle_ticks.and_then(|ticks| self.pool.checkout(replica, ticks)) {
             return Ok(conn);
         }
-        Ok(self.pool.connect(replica).await?)
+        Ok(self.pool.connect(replica, visitor).await?)
     }
 
     /// Counts a failure. `None`: another attempt is to be made; else the error to return.

@@ -158,7 +158,7 @@ impl Gate {
             settings.capacity.rate = Rate::MAX.get();
         }
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-        settings.listen.http = loopback;
+        settings.listen.http = loopback.into();
         settings.listen.admin = loopback;
         // One, unless the test is about several.
         settings.listen.workers = settings.listen.workers.max(1);
