@@ -13,10 +13,7 @@ mod response;
 pub use check::{Reject, Target, check};
 pub use forwarded::{beside_addresses, client_ip};
 pub use request::{ForwardContext, asks_to_switch, prepare_request, request_id};
-pub use response::{
-    BadContentLength, BadResponse, ResponseFraming, content_length, prepare_response, prepare_trailers,
-    settle_framing,
-};
+pub use response::{BadContentLength, BadStatus, content_length, prepare_response, prepare_trailers};
 
 #[cfg(test)]
 mod tests;

@@ -62,7 +62,7 @@ pub fn prepare_request(head: &mut RequestHead, ctx: &ForwardContext<'_>) {
     let version = head.version();
     let fields = &mut head.fields;
     let upgrades = ctx.keep_upgrade && asks_to_switch(fields);
-    // hyper sends trailers only to who accepts them, and so should the origin.
+    // Trailers are sent only to who accepts them.
     let trailers = fields.lists(name::TE, "trailers");
     let mut cookies = Scratch::new();
     let has_own_cookies = other_cookies(fields, ctx.is_own_cookie, &mut cookies);
