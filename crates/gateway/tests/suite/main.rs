@@ -3,7 +3,6 @@
 mod heap;
 mod http1;
 mod http2;
-mod hygiene_hyper;
 mod log;
 mod upstream_allocations;
 mod upstream_connection;
