@@ -1,6 +1,6 @@
 //! The long differential run, of each of the three subjects, or of one (`--only requests`):
-//! `cargo run --release -p tidegate-http --example differential -- --executions N`. `--hyper N`: every N-th with
-//! hyper too. `--seed N`: other messages.
+//! `cargo run --release -p tidegate-http --example differential -- --executions N`. `--hyper N`: every N-th
+//! with hyper too. `--seed N`: other messages.
 
 #[path = "../tests/differential/mod.rs"]
 mod differential;

@@ -6,7 +6,7 @@
 
 use crate::bytes::{is_clean, is_text, is_token, trimmed};
 use crate::error::BadLine;
-use crate::fields::{Fields, Kind, Line};
+use crate::fields::{Fields, Line};
 use crate::name::Known;
 
 pub(crate) mod request;
@@ -116,18 +116,8 @@ impl Section {
             return Err(broken(value).unwrap_or(BadLine::Control));
         }
         let known = Known::of(name);
-        let (value, before) = trimmed(value);
-        let from = at - self.start;
-        let value_at = from + colon + 1 + before;
-        self.fields.push(Line {
-            start: from as u32,
-            value: value_at as u32,
-            value_end: (value_at + value.len()) as u32,
-            end: (from + line.len() + 2) as u32,
-            name_len: colon as u32,
-            kind: Kind::from(known),
-        });
-        Ok((known, value))
+        self.fields.push(Line::new(at - self.start, line, colon, known));
+        Ok((known, trimmed(value).0))
     }
 
     /// The lines, with the text of the head that ends at `end`.

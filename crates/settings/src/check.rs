@@ -7,7 +7,7 @@ use super::kinds::quantity::show_duration;
 use super::read::Reader;
 use super::{
     OriginProtocol, Settings, Visitors, capacity, class, congestion, correlate, enforcing, kernel, role,
-    session,
+    session, tls,
 };
 
 /// The room keeps a queue of a tenth of a second's work and the deviation of a second's visitors, at most a
@@ -36,6 +36,7 @@ impl Settings {
             ));
         }
         session::warn(self, &mut all);
+        tls::warn(self, &mut all);
         all
     }
 }
@@ -62,6 +63,7 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     enforcing::check(settings, out);
     correlate::check(settings, out);
     kernel::check(settings, out);
+    tls::check(settings, out);
 }
 
 fn listeners(settings: &Settings, out: &mut Reader) {

@@ -4,6 +4,7 @@
 //! against the release binary. No test asserts how long something took: it waits for a condition, with a
 //! deadline that only a hang reaches.
 
+mod certificates;
 mod harness;
 mod http;
 mod nginx;
@@ -36,9 +37,12 @@ mod roles_sessions;
 mod room;
 mod shop;
 mod sim;
+mod slow_clients;
 mod streams;
 mod tcp_services;
 mod testbed;
 mod throttles;
 mod tickets;
+mod tls;
+mod tls_origin;
 mod two_hosts;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
 use parking_lot::Mutex;
@@ -31,6 +32,7 @@ use crate::config::tiers;
 use crate::http::target;
 use crate::upstream::body::BoxError;
 use crate::upstream::client::Call;
+use crate::upstream::tls::ClientTls;
 use tidegate_settings::{AskKey, Fallback};
 
 /// How long a query without a verdict is not repeated.
@@ -70,6 +72,7 @@ impl Verdict {
 
 pub struct Authoriser {
     pub settings: tidegate_settings::Application,
+    tls: ArcSwapOption<ClientTls>,
     kept: Mutex<HashMap<Box<[u8]>, Kept>>,
     asking: AtomicUsize,
     hash: RandomState,
@@ -92,14 +95,20 @@ enum Kept {
 }
 
 impl Authoriser {
-    pub fn new(settings: &tidegate_settings::Application) -> Self {
+    pub fn new(settings: &tidegate_settings::Application, tls: Option<Arc<ClientTls>>) -> Self {
         Self {
             settings: settings.clone(),
+            tls: ArcSwapOption::new(tls),
             kept: Mutex::default(),
             asking: AtomicUsize::new(0),
             hash: RandomState::new(),
             counts: Counts::default(),
         }
+    }
+
+    /// Connections to it begin so from now on.
+    pub fn believe(&self, tls: Option<Arc<ClientTls>>) {
+        self.tls.store(tls);
     }
 
     /// Whether the request may go on, and as what. Must run within a `LocalRuntime`.
@@ -167,7 +176,8 @@ impl Authoriser {
     /// The application's answer, whose body is not read.
     async fn answer(&self, about: &About) -> Result<(StatusCode, HeaderMap), BoxError> {
         let request = Request::get(&self.settings.url).header(&about.name, &about.value).body(Bytes::new())?;
-        let call = Call { request, replica: None, timeout: self.settings.deadline, max_body: None };
+        let (tls, timeout) = (self.tls.load_full(), self.settings.deadline);
+        let call = Call { request, replica: None, tls: tls.as_deref(), timeout, max_body: None };
         let (head, _) = call.send().await?.into_parts();
         Ok((head.status, head.headers))
     }

@@ -23,6 +23,8 @@ use crate::config::authoriser::Authoriser;
 use crate::config::page::{PageError, Pages};
 use crate::config::tiers::{TierError, Tiers};
 use crate::http::target;
+use crate::http::tls::{TlsError, VisitorTls};
+use crate::upstream::tls::{ClientTls, ClientTlsError};
 use congestion_plan::{Plan, PlanError};
 use tidegate_settings::{Class, RequestTypes, Role, SessionBy, SessionMax, Settings};
 
@@ -56,6 +58,11 @@ pub struct Config {
     pub applications: Vec<Arc<Authoriser>>,
     pub plan: Arc<Plan>,
     gate: GateConfig,
+    /// How visitors are met at `listen.https`.
+    pub tls: Option<Arc<VisitorTls>>,
+    /// How connections to replicas and to other `https://` addresses begin.
+    pub origin_tls: Option<Arc<ClientTls>>,
+    pub calls_tls: Option<Arc<ClientTls>>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +101,10 @@ pub enum ConfigError {
     Estimator(#[from] capacity::UnknownEstimator),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    ClientTls(#[from] ClientTlsError),
 }
 
 impl Config {
@@ -111,7 +122,9 @@ impl Config {
         let gate = gate_config(&settings, &known);
         let ingress = Ingress::new(&ingress_config(&known));
         let classifier = Arc::new(classifier);
-        let applications = settings.application.iter().map(|one| Arc::new(Authoriser::new(one))).collect();
+        let calls_tls = ClientTls::of_calls(&settings)?.map(Arc::new);
+        let authoriser = |one| Arc::new(Authoriser::new(one, calls_tls.clone()));
+        let applications = settings.application.iter().map(authoriser).collect();
         let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
         // By its index in the file, which is its id until a reload.
         let class =
@@ -120,6 +133,9 @@ impl Config {
             plan: Arc::new(Plan::new(&settings, &congestion_plan::class_names(&classes))?),
             tiers: Arc::new(Tiers::new(&settings, class)?),
             before_tiers: Vec::new(),
+            tls: VisitorTls::new(&settings)?.map(Arc::new),
+            origin_tls: ClientTls::of_origin(&settings.origin)?.map(Arc::new),
+            calls_tls,
             settings,
             classifier,
             order,
@@ -160,6 +176,9 @@ impl Config {
             },
             before_tiers: self.before_tiers.clone(),
             applications: self.applications.clone(),
+            tls: self.tls.clone(),
+            origin_tls: self.origin_tls.clone(),
+            calls_tls: self.calls_tls.clone(),
             ingress: Ingress::default(),
             settings,
         };
@@ -322,8 +341,13 @@ impl Config {
         if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
             tiers.succeed(&old.tiers, now);
         }
+        // After tuning it is shared with `old`.
+        if let (Some(tls), Some(old)) = (self.tls.as_mut().and_then(Arc::get_mut), &old.tls) {
+            tls.succeed(old);
+        }
         for one in &mut self.applications {
             if let Some(before) = old.applications.iter().find(|o| o.settings == one.settings) {
+                before.believe(self.calls_tls.clone());
                 *one = before.clone();
             }
         }

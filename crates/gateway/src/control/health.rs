@@ -91,7 +91,7 @@ async fn check(
     health: &tidegate_settings::Health,
     protocol: OriginProtocol,
 ) -> Result<(), String> {
-    let request = Request::get(format!("http://{}{}", replica.authority(), health.path))
+    let request = Request::get(format!("http://{}{}", replica.target().address(), health.path))
         .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health check"))
         .body(Bytes::new());
     let request = request.map_err(|e| e.to_string())?;
@@ -99,7 +99,8 @@ async fn check(
         let probe = timeout(health.timeout, http2::probe(replica, request.map(drop)));
         probe.await.unwrap_or_else(|_| Err(format!("no answer within {:?}", health.timeout).into()))
     } else {
-        let call = Call { request, replica: Some(replica), timeout: health.timeout, max_body: None };
+        let (replica, timeout) = (Some(replica), health.timeout);
+        let call = Call { request, replica, tls: None, timeout, max_body: None };
         call.send().await.map(|answer| answer.status())
     };
     let status = status.map_err(|e| e.to_string())?;

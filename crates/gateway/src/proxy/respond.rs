@@ -244,6 +244,15 @@ pub fn redirect(url: &str, cookies: &SetCookies) -> OwnAnswer {
     answer
 }
 
+/// Sends the visitor to the same URL under TLS, for good: method and body stay what they were.
+pub fn redirect_to_https(url: &str) -> OwnAnswer {
+    let mut answer = redirect(url, &SetCookies::default());
+    if answer.head.status() == StatusCode::TEMPORARY_REDIRECT {
+        answer.head.set_status(StatusCode::PERMANENT_REDIRECT);
+    }
+    answer
+}
+
 /// Lets the connection end with this answer. 101 says itself what becomes of the connection.
 pub fn close(head: &mut ResponseHead) {
     if head.status() != StatusCode::SWITCHING_PROTOCOLS {

@@ -75,6 +75,9 @@ async fn handle(
     let url_ticket = target::take_ticket(&mut head);
     target::clean_referer(&mut head.fields);
     let mut context = RequestContext::of(worker, conn, &head, started, deadline);
+    if let Some(url) = context.url_under_tls(&head) {
+        return context.own(respond::redirect_to_https(&url), "redirected");
+    }
     if head.path() == STATUS_PATH {
         return own(context.status(&head, url_ticket.as_deref()).await);
     }

@@ -11,7 +11,8 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::upstream::balance::Replica;
 use crate::upstream::deadline::{Slot, Ticks};
@@ -77,7 +78,7 @@ impl Pool {
         let conns = &mut idle.get_mut(&replica.id())?.conns;
         let max_age = max_age.min(self.idle_ticks.get());
         while self.ticks.now().saturating_sub(conns.last()?.idle_since) <= max_age {
-            let conn = conns.pop().filter(|conn| conn.socket.is_quiet());
+            let conn = conns.pop().and_then(|mut conn| conn.socket.is_quiet().then_some(conn));
             if conn.is_some() {
                 bump(&self.stats.reused);
                 return conn;
@@ -104,10 +105,8 @@ impl Pool {
 
     pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, OpenError> {
         bump(&self.stats.connects);
-        let stream = replica.target().open(self.connect_timeout.get()).await?;
-        stream.set_nodelay(true).map_err(OpenError::Failed)?;
-        let slot = self.slot();
-        Ok(Conn { socket: OriginSocket::Tcp(stream), slot, reused: false, idle_since: 0 })
+        let socket = self.open(replica).await?;
+        Ok(Conn { socket, slot: self.slot(), reused: false, idle_since: 0 })
     }
 
     /// A new time limit.
@@ -115,6 +114,25 @@ impl Pool {
         let slot = self.ticks.slot();
         self.start_ticking();
         slot
+    }
+
+    /// A connection on which HTTP may begin.
+    pub(crate) async fn open(&self, replica: &Replica) -> Result<OriginSocket, OpenError> {
+        let (target, limit) = (replica.target(), self.connect_timeout.get());
+        if let Some(path) = target.unix() {
+            let connected = tokio::time::timeout(limit, UnixStream::connect(path)).await;
+            return Ok(OriginSocket::Unix(connected.map_err(|_| OpenError::Timeout)??));
+        }
+        let begun = Instant::now();
+        let stream = target.open(limit).await?;
+        stream.set_nodelay(true).map_err(OpenError::Failed)?;
+        let Some(tls) = replica.tls()? else { return Ok(OriginSocket::Tcp(stream)) };
+        // On the heap: requests to replicas without TLS should not carry its state along.
+        let handshake = Box::pin(tls.connect(target.host(), stream));
+        match tokio::time::timeout_at(begun + limit, handshake).await {
+            Ok(stream) => Ok(OriginSocket::Tls(Box::new(stream?))),
+            Err(_) => Err(OpenError::Timeout),
+        }
     }
 
     /// Starts the worker's task for time limits and the sweep of idle connections; it ends with the last one.
@@ -146,7 +164,7 @@ impl Pool {
             if idle.replica.is_retired() {
                 return false;
             }
-            idle.conns.retain(|c| now.saturating_sub(c.idle_since) <= limit && c.socket.is_quiet());
+            idle.conns.retain_mut(|c| now.saturating_sub(c.idle_since) <= limit && c.socket.is_quiet());
             !idle.conns.is_empty()
         });
     }

@@ -8,24 +8,37 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
 
+/// TLS is boxed: its state is some kilobytes, which plain connections must not have.
 #[derive(Debug)]
 pub enum OriginSocket {
     Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    Unix(UnixStream),
 }
 
 impl OriginSocket {
     /// Whether nothing has come: neither the end of the connection nor bytes that nobody has asked for, which
     /// would be taken for the next response. A system call is made only if the runtime has seen something.
     /// From then on no task is woken by this socket until it is read again.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let Self::Tcp(stream) = self;
-        let mut byte = [0];
-        let mut byte = ReadBuf::new(&mut byte);
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let (mut byte, waker) = ([0], Waker::noop());
+        let (mut byte, mut cx) = (ReadBuf::new(&mut byte), Context::from_waker(waker));
         // A task that has used up its turn would be told "pending", whatever the socket says.
-        let mut peek = pin!(tokio::task::unconstrained(poll_fn(|cx| stream.poll_peek(cx, &mut byte))));
-        peek.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        match self {
+            Self::Tcp(stream) => {
+                let peek = poll_fn(|cx| stream.poll_peek(cx, &mut byte).map(drop));
+                pin!(tokio::task::unconstrained(peek)).poll(&mut cx).is_pending()
+            }
+            // Who is not quiet is not used again, so that what is read here is not missed. With TLS the read
+            // takes in session tickets and key updates, which are no bytes of HTTP.
+            Self::Tls(_) | Self::Unix(_) => {
+                let read = poll_fn(|cx| Pin::new(&mut *self).poll_read(cx, &mut byte).map(drop));
+                pin!(tokio::task::unconstrained(read)).poll(&mut cx).is_pending()
+            }
+        }
     }
 
     /// Reads what is there into the spare part of `buffer`; 0: the end.
@@ -38,17 +51,26 @@ impl OriginSocket {
     }
 }
 
+/// Calls the method of the stream inside.
+macro_rules! of_stream {
+    ($self:expr, $method:ident($($argument:expr),*)) => {
+        match $self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).$method($($argument),*),
+            Self::Tls(tls) => Pin::new(&mut **tls).$method($($argument),*),
+            Self::Unix(stream) => Pin::new(stream).$method($($argument),*),
+        }
+    };
+}
+
 impl AsyncRead for OriginSocket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self::Tcp(stream) = self.get_mut();
-        Pin::new(stream).poll_read(cx, buf)
+        of_stream!(self, poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for OriginSocket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let Self::Tcp(stream) = self.get_mut();
-        Pin::new(stream).poll_write(cx, buf)
+        of_stream!(self, poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -56,23 +78,23 @@ impl AsyncWrite for OriginSocket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Self::Tcp(stream) = self.get_mut();
-        Pin::new(stream).poll_write_vectored(cx, bufs)
+        of_stream!(self, poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
-        let Self::Tcp(stream) = self;
-        stream.is_write_vectored()
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Tls(tls) => tls.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::Tcp(stream) = self.get_mut();
-        Pin::new(stream).poll_flush(cx)
+        of_stream!(self, poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::Tcp(stream) = self.get_mut();
-        Pin::new(stream).poll_shutdown(cx)
+        of_stream!(self, poll_shutdown(cx))
     }
 }
 

@@ -197,7 +197,7 @@ async fn join(ends: Ends, idle: &Limit, stats: &Stats) -> io::Result<()> {
 
 /// Both sides are plain sockets: the bytes stay in the kernel.
 async fn splice(visitor: &TcpStream, origin: &OriginSocket, idle: &Limit, stats: &Stats) -> io::Result<()> {
-    let OriginSocket::Tcp(origin) = origin;
+    let OriginSocket::Tcp(origin) = origin else { unreachable!("only plain sockets are spliced") };
     let up = carried(idle, &stats.tunnel_bytes_up);
     let down = carried(idle, &stats.tunnel_bytes_down);
     let joined = splice::join(visitor, origin, Duration::ZERO, |direction, n| match direction {

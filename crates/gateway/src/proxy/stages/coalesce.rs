@@ -40,7 +40,9 @@ impl RequestContext {
         let multicast = &shared.coalescer;
         // Tokengen forwards nothing.
         let forwards = !matches!(self.config.settings.role, Role::TokenGen { .. });
-        let found = match forwards && rules::may_share(head) {
+        // As with `Authorization`: the origin may answer each of these visitors differently.
+        let is_known = self.conn.info.client_certificate.is_some();
+        let found = match forwards && !is_known && rules::may_share(head) {
             true => self.seek(head, period, cookies).await,
             false => None,
         };

@@ -350,6 +350,10 @@ impl RequestContext {
     /// Makes a head the one that the origin gets.
     pub(crate) fn prepare(&self, head: &mut RequestHead, keep_upgrade: bool) {
         let settings = &self.config.settings;
+        if let Some(tls) = &self.config.tls {
+            let certificate = self.conn.info.client_certificate.as_deref();
+            tls.present(&mut head.fields, self.trusted, certificate);
+        }
         let scheme = target::scheme(&head.fields, self.trusted, self.conn.info.scheme);
         let context = ForwardContext {
             peer: self.conn.info.peer.ip(),

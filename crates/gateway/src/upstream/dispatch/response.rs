@@ -217,7 +217,9 @@ impl Reading {
     }
 
     fn poll_splice(&mut self, cx: &mut Context<'_>, to: &TcpStream) -> Poll<Result<u64, SpliceError>> {
-        let OriginSocket::Tcp(from) = &self.lease.conn.socket;
+        let OriginSocket::Tcp(from) = &self.lease.conn.socket else {
+            return Poll::Ready(Err(SpliceError::Visitor(io::ErrorKind::Unsupported.into())));
+        };
         let left = self.decoder.remaining().unwrap_or(0);
         let most = usize::try_from(left).unwrap_or(usize::MAX) - self.carrier.held();
         let moved = match self.carrier.poll(cx, from, to, most) {
