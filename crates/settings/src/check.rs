@@ -90,9 +90,9 @@ fn listeners(settings: &Settings, out: &mut Reader) {
 }
 
 fn http2(settings: &Settings, out: &mut Reader) {
-    if settings.origin.protocol == OriginProtocol::Auto {
-        let hint = "Say which of the two the origin speaks.".to_owned();
-        let expected = "\"http1\" or \"h2\": it is chosen in TLS, and the origin is spoken to in clear";
+    if settings.origin.protocol == OriginProtocol::Auto && !settings.origin.speaks_tls() {
+        let hint = "Say which of the two the origin speaks, or name its replicas `https://...`.".to_owned();
+        let expected = "\"http1\" or \"h2\": it is chosen in TLS, and no replica speaks that";
         out.conflict("origin.protocol", expected, "\"auto\"", Some(hint));
     }
     let (stream, connection) = (settings.http2.stream_window, settings.http2.connection_window);

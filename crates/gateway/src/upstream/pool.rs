@@ -11,8 +11,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixStream;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use crate::upstream::balance::Replica;
 use crate::upstream::deadline::{Slot, Ticks};
@@ -118,21 +117,12 @@ impl Pool {
 
     /// A connection on which HTTP may begin.
     pub(crate) async fn open(&self, replica: &Replica) -> Result<OriginSocket, OpenError> {
-        let (target, limit) = (replica.target(), self.connect_timeout.get());
-        if let Some(path) = target.unix() {
-            let connected = tokio::time::timeout(limit, UnixStream::connect(path)).await;
-            return Ok(OriginSocket::Unix(connected.map_err(|_| OpenError::Timeout)??));
-        }
-        let begun = Instant::now();
-        let stream = target.open(limit).await?;
-        stream.set_nodelay(true).map_err(OpenError::Failed)?;
-        let Some(tls) = replica.tls()? else { return Ok(OriginSocket::Tcp(stream)) };
-        // On the heap: requests to replicas without TLS should not carry its state along.
-        let handshake = Box::pin(tls.connect(target.host(), stream));
-        match tokio::time::timeout_at(begun + limit, handshake).await {
-            Ok(stream) => Ok(OriginSocket::Tls(Box::new(stream?))),
-            Err(_) => Err(OpenError::Timeout),
-        }
+        OriginSocket::open(replica, self.connect_timeout.get()).await
+    }
+
+    /// Keeps a connection that was opened elsewhere and not used.
+    pub(crate) fn adopt(&self, replica: &Arc<Replica>, socket: OriginSocket) {
+        self.checkin(replica, Conn { socket, slot: self.slot(), reused: false, idle_since: 0 });
     }
 
     /// Starts the worker's task for time limits and the sweep of idle connections; it ends with the last one.
