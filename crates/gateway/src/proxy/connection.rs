@@ -20,14 +20,14 @@ use crate::http::visitor_link::VisitorLink;
 use crate::proxy::context::Conn;
 use crate::proxy::counted::Counted;
 use crate::proxy::http2;
+use crate::proxy::news::{News, Told, ordered};
 use crate::proxy::response_body::ResponseBody;
 use crate::proxy::serve::serve;
 use crate::proxy::stages::forward::Forwarded;
 use crate::shared::free_slots::Silence;
 use crate::shared::policies::ConnControl;
-use crate::shared::policies::stats::Done;
 use crate::shared::sessions::SessionLink;
-use crate::shared::{Drain, Shared, Worker};
+use crate::shared::{Drain, Worker};
 use crate::upstream::tunnel::TunnelHandle;
 
 /// Between two looks at a connection that has begun as HTTP/2 does and has not gone on.
@@ -159,11 +159,11 @@ async fn outlive(
     worker: &Worker,
     conn: &Conn,
     tunnel: &TunnelHandle,
-    mut told: Told,
+    told: Told,
     drain: &mut tokio::sync::watch::Receiver<Drain>,
 ) {
     // Policies that came in force while the connection was one of HTTP are checked once more.
-    told.cuts = told.cuts.wrapping_sub(1);
+    let mut told = told.again();
     loop {
         tokio::select! {
             biased;
@@ -181,58 +181,6 @@ async fn outlive(
             },
         }
     }
-}
-
-/// The news that a connection's task has received so far.
-#[derive(Clone, Copy)]
-pub(super) struct Told {
-    is_ending: bool,
-    cuts: u64,
-}
-
-pub(super) enum News {
-    /// The shutdown has come to idle connections.
-    Idle,
-    /// Other policies than before end or stop answers under way.
-    Cuts,
-}
-
-impl Told {
-    pub(super) fn new(worker: &Worker) -> Self {
-        Self { is_ending: false, cuts: worker.shared.policies.cuts() }
-    }
-
-    /// The next news. Both come through one channel: so each turn of a connection waits for one only.
-    pub(super) async fn news(
-        &mut self,
-        drain: &mut tokio::sync::watch::Receiver<Drain>,
-        shared: &Shared,
-    ) -> News {
-        let (is_ending, cuts) = (self.is_ending, self.cuts);
-        let enforcement = &shared.policies;
-        // As in `reached`: the value it returns holds the channel's lock.
-        let news = |now: &Drain| (!is_ending && *now >= Drain::Idle) || enforcement.cuts() != cuts;
-        let is_idle = drain.wait_for(news).await.map_or(true, |now| *now >= Drain::Idle);
-        let now = enforcement.cuts();
-        if now != std::mem::replace(&mut self.cuts, now) {
-            return News::Cuts;
-        }
-        debug_assert!(is_idle);
-        self.is_ending = true;
-        News::Idle
-    }
-}
-
-/// The action of a policy in force on the connection's present request, if there is one.
-pub(super) fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
-    let standing = worker.policies(worker.policy_version())?;
-    let policy = conn.control.cut_by(&standing, worker.now())?;
-    // A stopped answer is one under way; a connection that idles may end all the same.
-    if policy.action == Action::Stop && !conn.link.is_busy() && conn.control.tunnel().is_none() {
-        return None;
-    }
-    standing.count(policy, Done::from(policy.action));
-    Some(policy.action)
 }
 
 /// Events of the connection, as counters. Bodies that were cut off are counted where they are answered.
