@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -43,30 +43,19 @@ async fn gate(d: Dispatcher) -> SocketAddr {
                 async move {
                     let ctx = SendContext { upgrade: link.take_upgrade(), ..SendContext::default() };
                     let body = RequestBody::visitor(VisitorBody::Http1(body));
-                    let (head, body) = match d.send(head, body, ctx).await {
-                        Ok((head, body)) => (head, RequestBody::boxed_response(body)),
-                        Err(_) => (ResponseHead::new(StatusCode::BAD_GATEWAY), RequestBody::empty()),
+                    let Ok((head, body)) = d.send(head, body, ctx).await else {
+                        return (ResponseHead::new(http::StatusCode::BAD_GATEWAY), RequestBody::empty());
                     };
-                    if head.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    if head.status() == 101 {
                         link.pass_through();
                     }
-                    (head, body)
+                    (head, RequestBody::boxed(body.map_err(Into::into)))
                 }
             };
             tokio::task::spawn_local(connection.serve(serve));
         }
     });
     address
-}
-
-trait BoxedResponse {
-    fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody;
-}
-
-impl BoxedResponse for RequestBody {
-    fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody {
-        RequestBody::boxed(body.map_err(Into::into))
-    }
 }
 
 /// A hyper origin that echoes after the upgrade.

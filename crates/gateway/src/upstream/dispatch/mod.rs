@@ -47,7 +47,7 @@ use crate::upstream::stats::bump;
 use crate::upstream::tunnel::{self, Tunnels};
 
 pub use self::error::{BodyError, DispatchError, OriginError};
-pub use self::response::UpstreamBody;
+pub use self::response::{SpliceError, UpstreamBody};
 pub use crate::upstream::stats::Stats;
 
 use self::budget::Budget;
