@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use tidegate_gateway::base::clock::Clock;
 use tidegate_gateway::config::Config;
 use tidegate_settings::Settings;
 
@@ -10,7 +11,7 @@ use crate::results::{exit, say};
 
 pub fn check(file: &Path) -> ExitCode {
     let name = file.display();
-    let settings = match Settings::load(file) {
+    let settings = match Settings::load_valid(file, Clock::new().now().as_millis() / 1000) {
         Ok(settings) => settings,
         Err(mistakes) => {
             mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));

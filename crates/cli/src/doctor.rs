@@ -321,6 +321,7 @@ fn addresses(settings: &Settings) -> Vec<(String, SocketAddr)> {
         ("listen.http".to_owned(), settings.listen.http),
         ("listen.admin".to_owned(), settings.listen.admin),
     ];
+    all.extend(settings.listen.https.map(|https| ("listen.https".to_owned(), https)));
     all.extend(settings.tcp.iter().map(of));
     all
 }

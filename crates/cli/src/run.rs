@@ -68,7 +68,8 @@ pub fn run(options: &RunOptions) -> ExitCode {
         Err(e) => return fail(e),
     };
     server.control().store().steer_log(log);
-    tracing::info!(http = %server.http(), admin = %server.admin(), origin = %replicas, "ready");
+    let https = server.https().map(tracing::field::display);
+    tracing::info!(http = %server.http(), https, admin = %server.admin(), origin = %replicas, "ready");
     tracing::info!("capacity: {capacity}");
     let signals = match signals::watch(server.control().clone()) {
         Ok(signals) => signals,

@@ -26,12 +26,13 @@ use crate::control::kernel::{KernelControl, syn_rules};
 use crate::control::learned::Saved;
 use crate::control::tcp::TcpListeners;
 use crate::control::{correlation, tuners};
+use crate::proxy::accept::VisitorListeners;
 use crate::proxy::listeners::Listeners;
 use crate::proxy::{accept, tcp};
 use crate::shared::accepts::Accepts;
 use crate::shared::coalesce::Coalescer;
 use crate::shared::gate_keeper::GateKeeper;
-use crate::shared::listening::{ListenConfig, ListenError, Listening, ListeningSocket, listen};
+use crate::shared::listening::{ListenConfig, ListenError, Listened, Listening, ListeningSocket, listen};
 use crate::shared::peers::{self, Peers};
 use crate::shared::policies::PublishedPolicies;
 use crate::shared::request_paths::RequestPaths;
@@ -64,6 +65,7 @@ pub struct Server {
     shared: Arc<Shared>,
     control: Arc<Control>,
     http: SocketAddr,
+    https: Option<SocketAddr>,
     admin: SocketAddr,
     workers: Vec<JoinHandle<()>>,
     driver: JoinHandle<()>,
@@ -86,13 +88,18 @@ impl Server {
         }
         // Before anything listens: no SYN comes that rules have not seen.
         let tcp_addresses = settings.tcp.iter().map(|tcp| tcp.listen);
-        let addresses: Vec<_> = std::iter::once(settings.listen.http).chain(tcp_addresses).collect();
+        let visitors = std::iter::once(settings.listen.http).chain(settings.listen.https);
+        let addresses: Vec<_> = visitors.chain(tcp_addresses).collect();
         let kernel = Arc::new(KernelControl::start(&settings, &addresses));
         let config = listen_config(&settings);
-        let listened = listen("listen.http", settings.listen.http, config)?;
-        let http = listened.all.address();
+        let mut listened = vec![(listen("listen.http", settings.listen.http, config)?, false)];
+        if let Some(https) = settings.listen.https {
+            listened.push((listen("listen.https", https, config)?, true));
+        }
+        let http = listened[0].0.all.address();
+        let https = listened.get(1).map(|(listened, _)| listened.all.address());
         if config.priorities > 1 {
-            kernel.prioritise(&listened.fds());
+            listened.iter().for_each(|(listened, _)| kernel.prioritise(&listened.fds()));
         }
         let (services, new_sockets) = TcpServices::new(config.workers);
         let tcp = Arc::new(TcpListeners::new(services.clone(), kernel.clone(), config));
@@ -104,15 +111,20 @@ impl Server {
         let clock = Arc::new(Clock::new());
         let saved = Saved::read(&state);
         let (settings, tuning) = Tuning::restored(settings, &saved, clock.now());
-        let shared = Arc::new(share(settings, &state, clock, config, (listened.all.clone(), services))?);
+        let visitors = listened.iter().map(|(listened, _)| listened.all.clone()).collect();
+        let shared = Arc::new(share(settings, &state, clock, config, (visitors, services))?);
         tcp.put_in_force(&shared.config.load().settings, tcp_listened, &shared.clock);
         let control = Control::new(shared.clone(), (kernel, tcp), source, state, &saved, tuning);
         let control = Arc::new(control);
         // Before anybody is accepted: rules of the API are those of an earlier process.
         syn_rules::spawn(control.kernel().clone()).map_err(StartError::System)?;
         let mut workers = Vec::with_capacity(config.workers);
-        for (index, (own, new)) in listened.of_workers.into_iter().zip(new_sockets).enumerate() {
-            let sockets = WorkerSockets { all: listened.all.clone(), own, tcp: new };
+        for (index, tcp) in new_sockets.into_iter().enumerate() {
+            let of_worker = |(listened, is_tls): &mut (Listened, bool)| {
+                let own = std::mem::take(&mut listened.of_workers[index]);
+                VisitorSockets { all: listened.all.clone(), own, is_tls: *is_tls }
+            };
+            let sockets = WorkerSockets { visitors: listened.iter_mut().map(of_worker).collect(), tcp };
             workers.push(spawn_worker(shared.clone(), index, sockets).map_err(StartError::System)?);
         }
         let api = {
@@ -122,11 +134,15 @@ impl Server {
         let driver = driver::spawn(control.clone(), api).map_err(StartError::System)?;
         tuners::spawn(control.tuned_gate()).map_err(StartError::System)?;
         correlation::spawn(control.correlation().clone()).map_err(StartError::System)?;
-        Ok(Self { shared, control, http, admin, workers, driver })
+        Ok(Self { shared, control, http, https, admin, workers, driver })
     }
 
     pub fn http(&self) -> SocketAddr {
         self.http
+    }
+
+    pub fn https(&self) -> Option<SocketAddr> {
+        self.https
     }
 
     pub fn admin(&self) -> SocketAddr {
@@ -198,7 +214,7 @@ fn share(
     state: &StateDir,
     clock: Arc<Clock>,
     ListenConfig { workers, priorities, .. }: ListenConfig,
-    (http, tcp): (Arc<Listening>, Arc<TcpServices>),
+    (visitors, tcp): (Vec<Arc<Listening>>, Arc<TcpServices>),
 ) -> Result<Shared, StartError> {
     let now = clock.now();
     let keys = ticket_keys(&settings, state).map_err(StartError::State)?;
@@ -206,6 +222,10 @@ fn share(
         .map_err(StartError::System)?;
     let replicas = Replicas::new(&settings.origin);
     let live = Config::new(settings, &keys)?;
+    replicas.set_tls(live.origin_tls.clone());
+    if let Some(tls) = &live.tls {
+        tls.warn(now.as_millis() / 1000);
+    }
     let (log, redeemed) = RedeemedLog::open(state, now);
     let member = match peers::member(&live.settings.role) {
         Some(member) => {
@@ -239,9 +259,9 @@ fn share(
         shards: (0..workers).map(|_| Arc::new(Shard::new(classes))).collect(),
         paths: RequestPaths::new(workers),
         connections: AtomicUsize::new(0),
-        accepts: Accepts::new(workers, priorities, http, tcp.clone()),
+        accepting: AtomicUsize::new(workers * visitors.len()),
+        accepts: Accepts::new(workers, priorities, visitors, tcp.clone()),
         tcp,
-        accepting: AtomicUsize::new(workers),
         busy_since_us: AtomicU64::new(0),
         draining: AtomicBool::new(false),
         drain: watch::Sender::new(Drain::No),
@@ -309,16 +329,29 @@ fn admission(
 
 /// What a worker accepts connections with.
 struct WorkerSockets {
+    visitors: Vec<VisitorSockets>,
+    tcp: NewSockets,
+}
+
+/// Sockets at one of the addresses for visitors.
+struct VisitorSockets {
     all: Arc<Listening>,
     /// By priority.
     own: Vec<Arc<ListeningSocket>>,
-    tcp: NewSockets,
+    is_tls: bool,
+}
+
+impl VisitorSockets {
+    fn watched(self, worker: usize) -> io::Result<VisitorListeners> {
+        let listeners = Listeners::new(worker, self.all, self.own)?;
+        Ok(VisitorListeners { listeners, is_tls: self.is_tls })
+    }
 }
 
 fn spawn_worker(
     shared: Arc<Shared>,
     index: usize,
-    WorkerSockets { all, own, tcp }: WorkerSockets,
+    WorkerSockets { visitors, tcp }: WorkerSockets,
 ) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -327,7 +360,8 @@ fn spawn_worker(
             Err(e) => return tracing::error!(error = %e, "cannot start a worker"),
         };
         runtime.block_on(async move {
-            let listeners = match Listeners::new(index, all, own) {
+            let visitors = visitors.into_iter().map(|sockets| sockets.watched(index));
+            let listeners = match visitors.collect::<io::Result<Vec<_>>>() {
                 Ok(listeners) => listeners,
                 Err(e) => return tracing::error!(error = %e, "cannot serve the listeners"),
             };
@@ -337,7 +371,9 @@ fn spawn_worker(
                 Err(e) => return tracing::error!(error = %e, "cannot seed a worker"),
             };
             tokio::task::spawn_local(tcp::serve(worker.clone(), tcp));
-            accept::accept(worker, listeners).await;
+            for listeners in listeners {
+                tokio::task::spawn_local(accept::accept(worker.clone(), listeners));
+            }
             reached(&mut drain, Drain::Over).await;
         });
     })

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::kinds::quantity::show_duration;
 use super::read::Reader;
-use super::{Settings, Visitors, capacity, class, congestion, correlate, enforcing, kernel, role, session};
+use super::{
+    Settings, Visitors, capacity, class, congestion, correlate, enforcing, kernel, role, session, tls,
+};
 
 /// The room keeps a queue of a tenth of a second's work and the deviation of a second's visitors, at most a
 /// quarter of what may wait there. From about twenty visitors per second on, four times that is less than a
@@ -33,6 +35,7 @@ impl Settings {
             ));
         }
         session::warn(self, &mut all);
+        tls::warn(self, &mut all);
         all
     }
 }
@@ -58,6 +61,7 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     enforcing::check(settings, out);
     correlate::check(settings, out);
     kernel::check(settings, out);
+    tls::check(settings, out);
 }
 
 fn listeners(settings: &Settings, out: &mut Reader) {

@@ -206,12 +206,17 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
     }
     for (i, application) in settings.application.iter().enumerate() {
         let path = item_path("application", &application.name, i);
-        if !application.url.starts_with("http://") {
+        if !["http://", "https://"].iter().any(|scheme| application.url.starts_with(scheme)) {
             let got = match application.url.as_str() {
                 "" => "nothing".into(),
                 url => format!("\"{url}\""),
             };
-            out.conflict(&format!("{path}.url"), "the URL to ask, which starts with http://", got, None);
+            out.conflict(
+                &format!("{path}.url"),
+                "the URL to ask, which starts with http:// or https://",
+                got,
+                None,
+            );
         }
         if application.key == AskKey::Cookie && application.cookie.is_empty() {
             let expected = "the cookie's name beside `key = \"cookie\"`";

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use tidegate_core::policing::{Excess, Filter, SynRule as CoreRule};
 
 use super::declare::Leaf;
-use super::kinds::net::{Address, INTERFACE, NAME, NetworkOrAny, REPLICA};
+use super::kinds::net::{Address, INTERFACE, NAME, NetworkOrAny, TCP_SERVICE};
 use super::kinds::quantity::{Count, DAY, MIN, MS, Number, Portion, S, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named, toml_string};
 use super::mistake::Mistake;
@@ -125,7 +125,7 @@ section! {
         /// Address for visitors.
         [fixed] listen: SocketAddr = ([0, 0, 0, 0], 0).into() => Address;
         /// `HOST:PORT` of the service.
-        [fixed] to: String = String::new() => REPLICA;
+        [fixed] to: String = String::new() => TCP_SERVICE;
         /// Connections relayed at once. The others wait in the kernel, in the order of their priority; 0: no
         /// limit.
         max_connections: usize = 0 => Count(0..=1_000_000);
@@ -275,6 +275,7 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
 fn check_tcp(settings: &Settings, out: &mut Reader) {
     let mut taken: Vec<(String, SocketAddr)> =
         vec![("listen.http".into(), settings.listen.http), ("listen.admin".into(), settings.listen.admin)];
+    taken.extend(settings.listen.https.map(|https| ("listen.https".into(), https)));
     for (i, tcp) in settings.tcp.iter().enumerate() {
         let path = item_path("tcp", &tcp.name, i);
         if tcp.to.is_empty() {
@@ -294,7 +295,7 @@ fn check_tcp(settings: &Settings, out: &mut Reader) {
 }
 
 /// Whether two listeners would get each other's connections. With port 0 the kernel chooses.
-fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+pub(crate) fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
 }

@@ -20,6 +20,7 @@ mod declare;
 #[macro_use]
 mod kinds;
 mod capacity;
+pub mod certificate;
 mod check;
 mod class;
 pub mod condition;
@@ -37,6 +38,7 @@ mod read;
 mod role;
 mod sections;
 mod session;
+mod tls;
 pub mod tree;
 mod tunable;
 
@@ -59,6 +61,7 @@ pub use sections::{
     Tuners, Unit,
 };
 pub use session::{Session, SessionBy, SessionMax, WhenFull, is_gate_cookie};
+pub use tls::{Certificate, ClientAuth, Tls, TlsVersion, instant};
 pub use tree::plain_key;
 pub use tunable::{Applied, MAX_CHANGES, Tunable, json_of, toml_of};
 
@@ -90,6 +93,8 @@ const MAX_DETECTORS: usize = 256;
 const MAX_RULES: usize = 1024;
 /// Most rules for SYNs in the file. The kernel has room for more, which come by the API.
 const MAX_SYN_RULES: usize = 4096;
+/// Most certificates: each is read and verified at every reload.
+const MAX_CERTIFICATES: usize = 256;
 /// Most TCP services: each has sockets of its own for each worker.
 const MAX_TCP: usize = 64;
 
@@ -208,6 +213,8 @@ settings! {
     sections {
         /// Where visitors and operators connect.
         listen: Listen,
+        /// TLS: to visitors, and whom the gate believes itself.
+        tls: Tls,
         /// The service behind the gate.
         origin: Origin,
         /// How forwarded requests present themselves.
@@ -238,6 +245,8 @@ settings! {
         log: Log,
     }
     lists {
+        /// Certificates that visitors are shown, chosen by the name that they ask for. The first is the default.
+        certificate: Certificate, at most MAX_CERTIFICATES;
         /// Request classes, first match wins.
         class: Class, at most MAX_CLASSES - 1;
         /// Service levels, first match wins.
@@ -293,9 +302,19 @@ impl Settings {
     /// # Errors
     /// As [`Settings::parse`].
     pub fn parse_with(text: &str, file_name: &str, overrides: &[Override]) -> Result<Self, Vec<Mistake>> {
+        Self::parse_at(None, text, file_name, overrides)
+    }
+
+    fn parse_at(
+        now: Option<u64>,
+        text: &str,
+        file_name: &str,
+        overrides: &[Override],
+    ) -> Result<Self, Vec<Mistake>> {
         let mut sources = vec![Source { name: file_name.into(), text: text.into() }];
         let (mut root, syntax) = tree::parse(0, text);
         let mut out = Reader::new(&KNOWN);
+        out.now = now;
         for (i, one) in overrides.iter().enumerate() {
             sources.push(one.apply(i + 1, &mut root, &mut out));
         }
@@ -331,6 +350,18 @@ impl Settings {
     /// # Errors
     /// As [`Settings::load`].
     pub fn load_with(path: &Path, overrides: &[Override]) -> Result<Self, Vec<Mistake>> {
+        Self::load_at(None, path, overrides)
+    }
+
+    /// As [`Settings::load`]; what is not valid at `now`, in seconds since the Unix epoch, is a mistake too.
+    ///
+    /// # Errors
+    /// As [`Settings::load`].
+    pub fn load_valid(path: &Path, now: u64) -> Result<Self, Vec<Mistake>> {
+        Self::load_at(Some(now), path, &[])
+    }
+
+    fn load_at(now: Option<u64>, path: &Path, overrides: &[Override]) -> Result<Self, Vec<Mistake>> {
         let name = path.display().to_string();
         let trouble = |expected: String, got: String| {
             let source = Source { name: name.clone(), text: String::new() };
@@ -347,7 +378,7 @@ impl Settings {
             let line = valid.iter().filter(|b| **b == b'\n').count() + 1;
             trouble("UTF-8".into(), format!("a byte that is not, in line {line}"))
         })?;
-        Self::parse_with(&text, &name, overrides)
+        Self::parse_at(now, &text, &name, overrides)
     }
 
     /// Reads a configuration that is a part of a larger document, such as the gate of a scenario. The reader
@@ -389,6 +420,9 @@ impl Settings {
         }
         if out.found.is_empty() {
             congestion::check_sets(self, out);
+        }
+        if out.found.is_empty() {
+            tls::check_files(self, out.now, out);
         }
     }
 

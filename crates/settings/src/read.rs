@@ -31,13 +31,15 @@ pub(crate) struct Reader {
     pub found: Vec<Found>,
     /// Values that no message may show.
     pub secrets: Vec<At>,
+    /// Seconds since the Unix epoch, if it matters what is valid now.
+    pub now: Option<u64>,
     spots: HashMap<String, Spot>,
     known: &'static LazyLock<KnownKeys>,
 }
 
 impl Reader {
     pub fn new(known: &'static LazyLock<KnownKeys>) -> Self {
-        Self { found: Vec::new(), secrets: Vec::new(), spots: HashMap::new(), known }
+        Self { found: Vec::new(), secrets: Vec::new(), now: None, spots: HashMap::new(), known }
     }
 
     /// Remembers where a key was written.
@@ -100,7 +102,8 @@ impl Reader {
         hint: Option<String>,
     ) {
         let at = self.position(key);
-        let key = key.split('#').next().unwrap_or_default();
+        let is_index = |end: &str| end.bytes().all(|b| b.is_ascii_digit());
+        let key = key.rsplit_once('#').filter(|(_, end)| is_index(end)).map_or(key, |(list, _)| list);
         self.found.push(Found { hint, ..Found::new(at, key, expected, got) });
     }
 

@@ -128,15 +128,15 @@ section! {
     pub(crate) struct TokenCheckKeys {
         /// Public base URL of the tokengen process: visitors without a valid ticket are sent there.
         [restart] gen_url: String = String::new() => BASE_URL;
-        /// Base URL of the tokengen process's admin listener, which receives the observations. TLS is not
-        /// spoken on this link: use a private network or a tunnel.
+        /// Base URL of the tokengen process's admin listener, which receives the observations. With `https://`,
+        /// something that speaks TLS must stand before it.
         [restart] feedback_url: String = String::new() => LINK_URL;
         /// Bearer token of this link: `tokengen.link_token` of the tokengen process, not its admin token.
         /// With `peers` it also opens `POST /v1/claims` here, which other tokenchecks ask.
         [restart] link_token: String = String::new() => SECRET;
         /// Base URLs of the admin listeners of all tokenchecks, this one included, in the same order at each
         /// of them. Needed where there are several: each ticket belongs to one of them, which the others ask,
-        /// so that it is used once. TLS is not spoken on this link. Empty: there is only this one.
+        /// so that it is used once. Empty: there is only this one.
         [restart] peers: Vec<String> = Vec::new() => List(LINK_URL);
         /// Which of `peers` this process is: 1 is the first. 0: there are none.
         [restart] number: u16 = 0 => Count(0..=64);

@@ -61,6 +61,10 @@ section! {
     pub struct Listen {
         /// Address for visitors.
         [restart] http: SocketAddr = ([0, 0, 0, 0], 8080).into() => Address;
+        /// Address for visitors who speak TLS; empty: none. Its certificates are those of [[certificate]].
+        [restart] https: Option<SocketAddr> = None => AddressOrNone;
+        /// Visitors who do not speak TLS are sent to the same URL at `https` (308).
+        redirect_https: bool = false => Flag;
         /// Address of the admin API. An address other than loopback needs `admin_token`.
         [restart] admin: SocketAddr = ([127, 0, 0, 1], 9090).into() => Address;
         /// Bearer token of the admin API; empty: none is asked for (loopback only).
@@ -75,7 +79,8 @@ section! {
 
     /// The service behind the gate.
     pub struct Origin [tunable] {
-        /// `HOST:PORT` of every replica.
+        /// `HOST:PORT` of every replica, `https://HOST:PORT` of those that speak TLS, `unix:/PATH` of those that
+        /// listen at a Unix socket.
         [fixed] replicas: Vec<String> = Vec::new() => List(REPLICA);
         /// Requests the origin works on at once, all replicas together; 0: no limit.
         max_in_flight: usize = 0 => Count(0..=1_000_000);
@@ -95,6 +100,18 @@ section! {
         retry_budget: f64 = 0.2 => Portion;
         /// `Host` sent to the origin; empty: the visitor's.
         [fixed] host: String = String::new() => HOST_FIELD;
+        /// Authorities that certificates of `https://` replicas must be of, instead of those of the system: a
+        /// file in PEM.
+        [fixed] ca: Option<PathBuf> = None => PathName::ReadableFile;
+        /// Name that the certificates of `https://` replicas must be for; empty: the replica's own host.
+        [fixed] server_name: String = String::new() => SERVER_NAME;
+        /// Certificate that the gate shows to `https://` replicas: a file in PEM; empty: none.
+        [fixed] certificate: Option<PathBuf> = None => PathName::ReadableFile;
+        /// The key of `certificate`: a file in PEM.
+        [fixed] key: Option<PathBuf> = None => PathName::ReadableFile;
+        /// Whether certificates of `https://` replicas are verified. Without that, whoever is between the gate
+        /// and the origin can read and change everything.
+        [fixed] verify: bool = true => Flag;
     }
     with {
         /// Active health checks.

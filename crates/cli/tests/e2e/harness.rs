@@ -159,7 +159,7 @@ impl Config {
 
     fn render(&self) -> String {
         let keys: String = self.keys.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
-        keys + &self.classes
+        keys + self.classes.as_str()
     }
 }
 

@@ -4,6 +4,7 @@
 //! against the release binary. No test asserts how long something took: it waits for a condition, with a
 //! deadline that only a hang reaches.
 
+mod certificates;
 mod harness;
 mod http;
 mod nginx;
@@ -40,4 +41,6 @@ mod tcp_services;
 mod testbed;
 mod throttles;
 mod tickets;
+mod tls;
+mod tls_origin;
 mod two_hosts;

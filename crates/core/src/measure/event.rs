@@ -33,6 +33,10 @@ macro_rules! events {
 events! {
     Connections "connections" "Visitor connections accepted."
     ConnectionsRefused "connections_refused" "Visitor connections closed at once because limits.max_connections was reached."
+    TlsHandshakesFull "tls_handshakes_full" "TLS handshakes with visitors that began a session."
+    TlsHandshakesResumed "tls_handshakes_resumed" "TLS handshakes with visitors that resumed an earlier session."
+    TlsHandshakesFailed "tls_handshakes_failed" "TLS handshakes that failed: no TLS, no version or cipher in common, no certificate, or the visitor left."
+    TlsHandshakesTimeout "tls_handshakes_timeout" "TLS handshakes that took longer than limits.header_timeout."
     Requests "requests" "Request heads read."
     RequestsBad "requests_bad" "Requests refused as malformed or ambiguous."
     HeaderTimeout "header_timeout" "Connections closed because a request head took longer than limits.header_timeout."

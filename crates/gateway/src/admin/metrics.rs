@@ -75,13 +75,34 @@ fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".into() } else { value.to_string() }
 }
 
+/// One metric, by its label.
+const TLS_HANDSHAKES: [(Event, &str); 4] = [
+    (Event::TlsHandshakesFull, "full"),
+    (Event::TlsHandshakesResumed, "resumed"),
+    (Event::TlsHandshakesFailed, "failed"),
+    (Event::TlsHandshakesTimeout, "timeout"),
+];
+
+/// Nothing where nobody listens for TLS.
+fn certificates(out: &mut Exposition, config: &Config) {
+    let Some(tls) = &config.tls else { return };
+    let help = "When a certificate for visitors expires, in seconds since the Unix epoch.";
+    let shown = tls.certificates().shown().iter();
+    let family = ("tls_certificate_expires_timestamp_seconds", "gauge", help);
+    out.by(family, "certificate", shown.map(|one| (&one.name, one.certified.not_after)));
+}
+
 pub(super) fn prometheus(control: &Control) -> String {
     let (shared, figures) = (control.shared(), control.figures());
     let mut out = Exposition(String::with_capacity(16 << 10));
-    for event in Event::ALL {
+    for event in Event::ALL.iter().filter(|event| !TLS_HANDSHAKES.iter().any(|(tls, _)| tls == *event)) {
         let count = figures.total.event(*event) + of_dispatch(shared, *event);
         out.counter(event.name(), event.help(), count);
     }
+    let family = ("tls_handshakes_total", "counter", "TLS handshakes with visitors, by their result.");
+    let results = TLS_HANDSHAKES.iter().map(|(event, result)| (result, figures.total.event(*event)));
+    out.by(family, "result", results);
+    certificates(&mut out, &shared.config.load());
     counters(&mut out, control, &figures);
     gauges(&mut out, control, &figures);
     classes(&mut out, &shared.config.load(), &figures);

@@ -6,5 +6,6 @@ pub mod clock;
 pub mod guard;
 pub mod log;
 pub mod redeemed_log;
+pub mod scratch;
 pub mod seldom;
 pub mod state_dir;

@@ -19,10 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
 use parking_lot::Mutex;
 use tidegate_core::units::Timestamp;
+use tidegate_http::RequestHead;
 use tokio::sync::watch;
 
 use crate::base::clock::Clock;
@@ -30,6 +32,7 @@ use crate::config::tiers;
 use crate::http::target;
 use crate::upstream::body::BoxError;
 use crate::upstream::client::Call;
+use crate::upstream::tls::ClientTls;
 use tidegate_settings::{AskKey, Fallback};
 
 /// How long a query without a verdict is not repeated.
@@ -69,6 +72,7 @@ impl Verdict {
 
 pub struct Authoriser {
     pub settings: tidegate_settings::Application,
+    tls: ArcSwapOption<ClientTls>,
     kept: Mutex<HashMap<Box<[u8]>, Kept>>,
     asking: AtomicUsize,
     hash: RandomState,
@@ -91,9 +95,10 @@ enum Kept {
 }
 
 impl Authoriser {
-    pub fn new(settings: &tidegate_settings::Application) -> Self {
+    pub fn new(settings: &tidegate_settings::Application, tls: Option<Arc<ClientTls>>) -> Self {
         Self {
             settings: settings.clone(),
+            tls: ArcSwapOption::new(tls),
             kept: Mutex::default(),
             asking: AtomicUsize::new(0),
             hash: RandomState::new(),
@@ -101,14 +106,14 @@ impl Authoriser {
         }
     }
 
+    /// Connections to it begin so from now on.
+    pub fn believe(&self, tls: Option<Arc<ClientTls>>) {
+        self.tls.store(tls);
+    }
+
     /// Whether the request may go on, and as what. Must run within a `LocalRuntime`.
-    pub async fn ask(
-        self: &Arc<Self>,
-        parts: &request::Parts,
-        client: IpAddr,
-        clock: &Arc<Clock>,
-    ) -> Verdict {
-        let about = About::of(&self.settings, parts, client);
+    pub async fn ask(self: &Arc<Self>, head: &RequestHead, client: IpAddr, clock: &Arc<Clock>) -> Verdict {
+        let about = About::of(&self.settings, head, client);
         let mut answer = match self.look(&about, clock) {
             Ok(verdict) => return verdict,
             Err(answer) => answer,
@@ -171,7 +176,8 @@ impl Authoriser {
     /// The application's answer, whose body is not read.
     async fn answer(&self, about: &About) -> Result<(StatusCode, HeaderMap), BoxError> {
         let request = Request::get(&self.settings.url).header(&about.name, &about.value).body(Bytes::new())?;
-        let call = Call { request, replica: None, timeout: self.settings.deadline, max_body: None };
+        let (tls, timeout) = (self.tls.load_full(), self.settings.deadline);
+        let call = Call { request, replica: None, tls: tls.as_deref(), timeout, max_body: None };
         let (head, _) = call.send().await?.into_parts();
         Ok((head.status, head.headers))
     }
@@ -185,14 +191,14 @@ struct About {
 }
 
 impl About {
-    fn of(settings: &tidegate_settings::Application, parts: &request::Parts, client: IpAddr) -> Self {
+    fn of(settings: &tidegate_settings::Application, head: &RequestHead, client: IpAddr) -> Self {
         let of_cookie = || {
-            let value = tiers::cookies(&parts.headers, &settings.cookie).next()?;
+            let value = tiers::cookies(&head.fields, &settings.cookie).next()?;
             let pair = [settings.cookie.as_bytes(), b"=", value].concat();
             Some(Self { name: header::COOKIE, value: HeaderValue::from_bytes(&pair).ok()? })
         };
         let of_url = || {
-            let url = format!("{}{}", target::host(parts).to_ascii_lowercase(), parts.uri.path());
+            let url = format!("{}{}", target::host(head).to_ascii_lowercase(), head.path());
             Some(Self { name: URL, value: HeaderValue::from_str(&url).ok()? })
         };
         let found = match settings.key {

@@ -5,10 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, request};
 use tidegate_core::admission::SessionRules;
 use tidegate_core::capacity::{self, Estimator, GateLoad};
-use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Fields, RequestHead, Rules};
+use tidegate_core::classify::{self, ClassRule, Classifier, ClassifyError, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::gate::{ClassConfig, GateConfig};
 use tidegate_core::ingress::{Ingress, IngressConfig};
@@ -18,11 +17,14 @@ use tidegate_core::room::RoomConfig;
 use tidegate_core::session::{Cap, SessionConfig};
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
+use tidegate_http::{Fields, Name, RequestHead};
 
 use crate::config::authoriser::Authoriser;
 use crate::config::page::{PageError, Pages};
 use crate::config::tiers::{TierError, Tiers};
 use crate::http::target;
+use crate::http::tls::{TlsError, VisitorTls};
+use crate::upstream::tls::{ClientTls, ClientTlsError};
 use congestion_plan::{Plan, PlanError};
 use tidegate_settings::{Class, RequestTypes, Role, SessionBy, SessionMax, Settings};
 
@@ -56,6 +58,11 @@ pub struct Config {
     pub applications: Vec<Arc<Authoriser>>,
     pub plan: Arc<Plan>,
     gate: GateConfig,
+    /// How visitors are met at `listen.https`.
+    pub tls: Option<Arc<VisitorTls>>,
+    /// How connections to replicas and to other `https://` addresses begin.
+    pub origin_tls: Option<Arc<ClientTls>>,
+    pub calls_tls: Option<Arc<ClientTls>>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +101,10 @@ pub enum ConfigError {
     Estimator(#[from] capacity::UnknownEstimator),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    ClientTls(#[from] ClientTlsError),
 }
 
 impl Config {
@@ -111,7 +122,9 @@ impl Config {
         let gate = gate_config(&settings, &known);
         let ingress = Ingress::new(&ingress_config(&known));
         let classifier = Arc::new(classifier);
-        let applications = settings.application.iter().map(|one| Arc::new(Authoriser::new(one))).collect();
+        let calls_tls = ClientTls::of_calls(&settings)?.map(Arc::new);
+        let authoriser = |one| Arc::new(Authoriser::new(one, calls_tls.clone()));
+        let applications = settings.application.iter().map(authoriser).collect();
         let order = (0..=u8::MAX).map(ClassId).take(known.len()).collect();
         // By its index in the file, which is its id until a reload.
         let class =
@@ -120,6 +133,9 @@ impl Config {
             plan: Arc::new(Plan::new(&settings, &congestion_plan::class_names(&classes))?),
             tiers: Arc::new(Tiers::new(&settings, class)?),
             before_tiers: Vec::new(),
+            tls: VisitorTls::new(&settings)?.map(Arc::new),
+            origin_tls: ClientTls::of_origin(&settings.origin)?.map(Arc::new),
+            calls_tls,
             settings,
             classifier,
             order,
@@ -160,6 +176,9 @@ impl Config {
             },
             before_tiers: self.before_tiers.clone(),
             applications: self.applications.clone(),
+            tls: self.tls.clone(),
+            origin_tls: self.origin_tls.clone(),
+            calls_tls: self.calls_tls.clone(),
             ingress: Ingress::default(),
             settings,
         };
@@ -242,7 +261,7 @@ impl Config {
         by_id(&self.order, known, self.classes.len(), |_| IngressConfig::default())
     }
 
-    pub fn classify(&self, head: &RequestHead<'_>) -> ClassId {
+    pub fn classify(&self, head: &classify::RequestHead<'_>) -> ClassId {
         self.order[self.classifier.classify(head).index()]
     }
 
@@ -322,8 +341,13 @@ impl Config {
         if let Some(tiers) = Arc::get_mut(&mut self.tiers) {
             tiers.succeed(&old.tiers, now);
         }
+        // After tuning it is shared with `old`.
+        if let (Some(tls), Some(old)) = (self.tls.as_mut().and_then(Arc::get_mut), &old.tls) {
+            tls.succeed(old);
+        }
         for one in &mut self.applications {
             if let Some(before) = old.applications.iter().find(|o| o.settings == one.settings) {
+                before.believe(self.calls_tls.clone());
                 *one = before.clone();
             }
         }
@@ -398,18 +422,18 @@ impl Config {
         }
     }
 
-    pub(crate) fn tier_of(&self, headers: &HeaderMap, client: IpAddr, now: Timestamp) -> TierId {
-        if self.tiers.is_empty() { TierId(0) } else { self.tiers.of(headers, client, now) }
+    pub(crate) fn tier_of(&self, fields: &Fields, client: IpAddr, now: Timestamp) -> TierId {
+        if self.tiers.is_empty() { TierId(0) } else { self.tiers.of(fields, client, now) }
     }
 
-    pub(crate) fn class_of(&self, parts: &request::Parts, client: IpAddr, tier: TierId) -> ClassId {
-        let head = RequestHead {
-            method: parts.method.as_str(),
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or_default(),
-            host: target::host(parts),
+    pub(crate) fn class_of(&self, head: &RequestHead, client: IpAddr, tier: TierId) -> ClassId {
+        let head = classify::RequestHead {
+            method: head.method().as_str(),
+            path: head.path(),
+            query: head.query().unwrap_or_default(),
+            host: target::host(head),
             client,
-            fields: &HeadFields(&parts.headers),
+            fields: &HeadFields(&head.fields),
         };
         self.classify_for(&head, tier)
     }
@@ -428,11 +452,11 @@ fn rule(class: &Class) -> ClassRule {
     }
 }
 
-struct HeadFields<'a>(&'a HeaderMap);
+struct HeadFields<'a>(&'a Fields);
 
-impl Fields for HeadFields<'_> {
+impl classify::Fields for HeadFields<'_> {
     fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
+        self.0.get_all(Name::of(name)).any(test)
     }
 }
 

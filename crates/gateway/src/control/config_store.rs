@@ -545,7 +545,14 @@ impl ConfigStore {
 
     fn put_the_rest_in_force(&self, old: &Config, mut live: Config, now: Timestamp) {
         live.succeed(old, now);
+        // Not at each change of a tunable.
+        if let Some(tls) =
+            live.tls.as_ref().filter(|tls| !old.tls.as_ref().is_some_and(|t| Arc::ptr_eq(t, tls)))
+        {
+            tls.warn(now.as_millis() / 1000);
+        }
         let (before, after) = (&old.settings, &live.settings);
+        self.shared.replicas.set_tls(live.origin_tls.clone());
         if before.origin != after.origin {
             self.shared.replicas.reconfigure(&after.origin);
         }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{Request, Uri};
 use serde_json::Value;
 use tidegate_core::room::{ControlUpdate, Feedback, REPORT_EVERY};
 use tidegate_core::units::ClassId;
@@ -19,7 +19,8 @@ use tidegate_core::units::ClassId;
 use crate::config::ClassTag;
 use crate::shared::Shared;
 use crate::upstream::body::BoxError;
-use crate::upstream::client::Call;
+use crate::upstream::client::{Call, at_path};
+use crate::upstream::tls::ClientTls;
 use tidegate_core::admission::Admission;
 use tidegate_settings::Role;
 
@@ -61,7 +62,7 @@ pub async fn run(shared: Arc<Shared>) {
         let mut report = checker.report(&shared.gate.totals(), shared.clock.now());
         report.samples.iter_mut().for_each(|sample| sample.class = ClassId(live.class(sample.class).mark.0));
         unsent.merge(Feedback { from, ..report });
-        match exchange(feedback_url, link_token, &unsent).await {
+        match exchange(feedback_url, live.calls_tls.as_deref(), link_token, &unsent).await {
             Ok(update) => {
                 unsent = Feedback::default();
                 checker.follow(update, shared.clock.now());
@@ -81,18 +82,19 @@ pub async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn exchange(url: &str, token: &str, report: &Feedback) -> Result<ControlUpdate, BoxError> {
-    let url = Uri::builder()
-        .scheme("http")
-        .authority(url.parse::<Uri>()?.authority().ok_or("the URL has no host")?.as_str())
-        .path_and_query("/v1/feedback")
-        .build()?;
+async fn exchange(
+    url: &str,
+    tls: Option<&ClientTls>,
+    token: &str,
+    report: &Feedback,
+) -> Result<ControlUpdate, BoxError> {
+    let url = at_path(url, "/v1/feedback")?;
     let mut request = Request::post(url).header(CONTENT_TYPE, "application/json");
     if !token.is_empty() {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }
     let request = request.body(Bytes::from(wire::write(report).to_string()))?;
-    let call = Call { request, replica: None, timeout: TIMEOUT, max_body: Some(MAX_ANSWER_BYTES) };
+    let call = Call { request, replica: None, tls, timeout: TIMEOUT, max_body: Some(MAX_ANSWER_BYTES) };
     let (answer, bytes) = call.send().await?.into_parts();
     if !answer.status.is_success() {
         return Err(format!("{}: {}", answer.status, String::from_utf8_lossy(&bytes)).into());

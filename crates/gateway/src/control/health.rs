@@ -84,11 +84,11 @@ fn note(
 
 /// Whether the replica answers 2xx or 3xx in time, or what it did instead.
 async fn check(replica: &Arc<Replica>, health: &tidegate_settings::Health) -> Result<(), String> {
-    let request = Request::get(format!("http://{}{}", replica.authority(), health.path))
+    let request = Request::get(format!("http://{}{}", replica.target().address(), health.path))
         .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health check"))
         .body(Bytes::new());
     let request = request.map_err(|e| e.to_string())?;
-    let call = Call { request, replica: Some(replica), timeout: health.timeout, max_body: None };
+    let call = Call { request, replica: Some(replica), tls: None, timeout: health.timeout, max_body: None };
     let status = call.send().await.map_err(|e| e.to_string())?.status();
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("it answered {status}")) }
 }

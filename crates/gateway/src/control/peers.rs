@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{Request, Uri};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,7 +27,8 @@ use tokio::sync::oneshot;
 use crate::shared::Shared;
 use crate::shared::peers::PeerMessage;
 use crate::upstream::body::BoxError;
-use crate::upstream::client::Call;
+use crate::upstream::client::{Call, at_path};
+use crate::upstream::tls::ClientTls;
 use tidegate_core::admission::Admission;
 use tidegate_settings::Role;
 
@@ -152,7 +153,7 @@ async fn run(shared: Arc<Shared>, number: u16) {
             "claims": claims.iter().map(|(claim, _)| row(claim)).collect::<Vec<_>>(),
             "releases": releases[..sent].iter().map(row).collect::<Vec<_>>(),
         });
-        let answered = exchange(url, link_token, &message, claims.len()).await;
+        let answered = exchange(url, live.calls_tls.as_deref(), link_token, &message, claims.len()).await;
         is_reachable = answered.is_ok();
         let was_reachable = peers.set_reachable(number, is_reachable);
         match answered {
@@ -178,21 +179,18 @@ async fn run(shared: Arc<Shared>, number: u16) {
 
 async fn exchange(
     url: &str,
+    tls: Option<&ClientTls>,
     token: &str,
     message: &Value,
     claims: usize,
 ) -> Result<Vec<OwnerAnswer>, BoxError> {
-    let url = Uri::builder()
-        .scheme("http")
-        .authority(url.parse::<Uri>()?.authority().ok_or("the URL has no host")?.as_str())
-        .path_and_query("/v1/claims")
-        .build()?;
+    let url = at_path(url, "/v1/claims")?;
     let mut request = Request::post(url).header(CONTENT_TYPE, "application/json");
     if !token.is_empty() {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }
     let request = request.body(Bytes::from(message.to_string()))?;
-    let call = Call { request, replica: None, timeout: TIMEOUT, max_body: Some(MAX_ANSWER_BYTES) };
+    let call = Call { request, replica: None, tls, timeout: TIMEOUT, max_body: Some(MAX_ANSWER_BYTES) };
     let (answer, bytes) = call.send().await?.into_parts();
     if !answer.status.is_success() {
         return Err(format!("{}: {}", answer.status, String::from_utf8_lossy(&bytes)).into());

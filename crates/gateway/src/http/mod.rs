@@ -5,6 +5,7 @@ pub mod hygiene;
 pub mod socket;
 pub mod stream;
 pub mod target;
+pub mod tls;
 pub mod tunnel_io;
 pub mod visitor_body;
 pub mod visitor_link;

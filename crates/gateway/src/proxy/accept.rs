@@ -19,6 +19,7 @@ use crate::http::socket;
 use crate::http::stream::{ConnInfo, VisitorSocket};
 use crate::proxy::connection::connection;
 use crate::proxy::counted::Counted;
+use crate::proxy::handshake::handshake;
 use crate::proxy::listeners::{Accepted, Listeners, Reach};
 use crate::proxy::respond;
 use crate::shared::free_slots::{MAX_SILENCE, Silence, SilentSlot};
@@ -29,8 +30,16 @@ use crate::shared::{Drain, Worker, reached};
 /// some to be freed, short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
+/// A worker's sockets at one of the addresses for visitors.
+pub struct VisitorListeners {
+    pub listeners: Listeners,
+    /// Connections begin with a TLS handshake.
+    pub is_tls: bool,
+}
+
 /// Accepts until draining starts, then until nobody is left.
-pub async fn accept(worker: Rc<Worker>, listeners: Listeners) {
+pub async fn accept(worker: Rc<Worker>, VisitorListeners { listeners, is_tls }: VisitorListeners) {
+    let take = |accepted, silence| take(&worker, accepted, is_tls, silence);
     let mut drain = worker.shared.drain.subscribe();
     let mut silent = Silent::default();
     loop {
@@ -41,14 +50,14 @@ pub async fn accept(worker: Rc<Worker>, listeners: Listeners) {
             accepted = next(&worker, &listeners) => accepted,
         };
         match accepted {
-            Ok((accepted, slot)) => take(&worker, accepted, silent.begin(slot)),
+            Ok((accepted, slot)) => take(accepted, silent.begin(slot)),
             Err(error) => pause(&error).await,
         }
     }
     // Connections that the kernel has already accepted are served: closing the listener would reset them.
     loop {
         match listeners.take(Reach::Own) {
-            Ok(Some(accepted)) => take(&worker, accepted, Silence::default()),
+            Ok(Some(accepted)) => take(accepted, Silence::default()),
             Ok(None) => break,
             Err(error) => pause(&error).await,
         }
@@ -105,7 +114,7 @@ impl Silent {
     }
 }
 
-fn take(worker: &Rc<Worker>, accepted: Accepted, silence: Silence) {
+fn take(worker: &Rc<Worker>, accepted: Accepted, is_tls: bool, silence: Silence) {
     let Accepted { stream, peer, priority } = accepted;
     worker.count(Event::Connections);
     worker.shared.accepts.count(worker.index, priority);
@@ -114,13 +123,26 @@ fn take(worker: &Rc<Worker>, accepted: Accepted, silence: Silence) {
     }
     let Some(counted) = Counted::new(worker) else {
         worker.count(Event::ConnectionsRefused);
-        tokio::task::spawn_local(refuse(stream));
+        // A handshake would cost more than everything else here: such a visitor sees the connection end.
+        if !is_tls {
+            tokio::task::spawn_local(refuse(stream));
+        }
         return silence.end();
     };
     let _ = stream.set_nodelay(true);
     let info = ConnInfo::plain(peer, stream.local_addr().ok());
-    let socket = VisitorSocket::Tcp(stream);
-    tokio::task::spawn_local(connection(worker.clone(), socket, info, counted, silence));
+    let worker = worker.clone();
+    if !is_tls {
+        let socket = VisitorSocket::Tcp(stream);
+        tokio::task::spawn_local(connection(worker, socket, info, counted, silence));
+        return;
+    }
+    tokio::task::spawn_local(async move {
+        match handshake(&worker, stream, info).await {
+            Some((socket, info)) => connection(worker, socket, info, counted, silence).await,
+            None => silence.end(),
+        }
+    });
 }
 
 /// Whether a policy in force closes or resets every connection before it is read (WAC 3.3 d).

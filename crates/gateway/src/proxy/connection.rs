@@ -4,7 +4,6 @@
 use std::pin::pin;
 use std::rc::Rc;
 
-use http::Request;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
 use tidegate_http::{BadBody, Refusal, RequestHead, ResponseHead};
@@ -100,10 +99,8 @@ async fn answer(
     head: RequestHead,
     body: Http1Body,
 ) -> (ResponseHead, ResponseBody<Forwarded>) {
-    let request = Request::from_parts(head.to_parts(), VisitorBody::Http1(body));
-    drop(head);
-    let (parts, body) = serve(worker, conn, request).await.into_parts();
-    (ResponseHead::from_parts(&parts), body)
+    let answer = serve(worker, conn, head, VisitorBody::Http1(body)).await;
+    (answer.head, answer.body)
 }
 
 /// A connection that has become a tunnel is a task of its own; policies reach it here.

@@ -5,6 +5,7 @@ pub mod connection;
 pub mod context;
 pub mod cookies;
 mod counted;
+mod handshake;
 pub mod listeners;
 pub mod navigation;
 pub mod respond;

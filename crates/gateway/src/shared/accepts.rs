@@ -14,7 +14,7 @@ pub struct Accepts {
     workers: Box<[OfWorker]>,
     priorities: usize,
     /// Where visitors come.
-    http: Arc<Listening>,
+    visitors: Vec<Arc<Listening>>,
     tcp: Arc<TcpServices>,
 }
 
@@ -24,9 +24,14 @@ pub struct Accepts {
 struct OfWorker([AtomicU64; MAX_PRIORITIES]);
 
 impl Accepts {
-    pub fn new(workers: usize, priorities: usize, http: Arc<Listening>, tcp: Arc<TcpServices>) -> Self {
+    pub fn new(
+        workers: usize,
+        priorities: usize,
+        visitors: Vec<Arc<Listening>>,
+        tcp: Arc<TcpServices>,
+    ) -> Self {
         let workers = (0..workers).map(|_| OfWorker::default()).collect();
-        Self { workers, priorities: priorities.clamp(1, MAX_PRIORITIES), http, tcp }
+        Self { workers, priorities: priorities.clamp(1, MAX_PRIORITIES), visitors, tcp }
     }
 
     /// Only the worker itself calls it: there is one writer, so a load and a store suffice.
@@ -44,7 +49,7 @@ impl Accepts {
     /// Connections that wait in the kernel to be accepted, by priority. A system call for each socket.
     pub fn waiting(&self) -> Vec<u64> {
         let mut all = vec![0; self.priorities];
-        for listening in std::iter::once(self.http.clone()).chain(self.tcp.listening()) {
+        for listening in self.visitors.iter().cloned().chain(self.tcp.listening()) {
             all.iter_mut().zip(listening.waiting()).for_each(|(sum, of)| *sum += of);
         }
         all

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use tidegate_core::policies::{
     Action, ActivePolicy, ActiveThrottle, Policy, PolicyDecision, PolicyRequest, PolicySet, Scope, TierId,
@@ -196,7 +195,8 @@ pub struct ConnControl {
 
 /// The request that a connection is serving, as policies see it.
 struct RequestInProgress {
-    target: Option<PathAndQuery>,
+    path: String,
+    query: String,
     class: ClassId,
     tier: TierId,
     visitor: u64,
@@ -212,10 +212,17 @@ impl ConnControl {
         Self { fd, request: RefCell::new(None), tunnel: OnceCell::new() }
     }
 
-    pub(crate) fn take(&self, asked: &PolicyRequest<'_>, target: Option<&PathAndQuery>) {
+    pub(crate) fn take(&self, asked: &PolicyRequest<'_>) {
         let PolicyRequest { class, tier, visitor, is_new_session, is_plain, .. } = *asked;
-        *self.request.borrow_mut() = Some(RequestInProgress {
-            target: target.cloned(),
+        let mut request = self.request.borrow_mut();
+        // The memory of the request before.
+        let before = request.take().map(|before| (before.path, before.query));
+        let (mut path, mut query) = before.unwrap_or_default();
+        asked.path.clone_into(&mut path);
+        asked.query.clone_into(&mut query);
+        *request = Some(RequestInProgress {
+            path,
+            query,
             class,
             tier,
             visitor,
@@ -264,8 +271,8 @@ impl ConnControl {
             return policies.next().filter(|policy| is_cut(policy) && policy.scope.is_everything());
         };
         let asked = PolicyRequest {
-            path: request.target.as_ref().map_or("/", PathAndQuery::path),
-            query: request.target.as_ref().and_then(PathAndQuery::query).unwrap_or_default(),
+            path: &request.path,
+            query: &request.query,
             class: request.class,
             // It was admitted already: rates are not charged again.
             cost: Cost::ZERO,

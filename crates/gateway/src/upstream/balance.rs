@@ -27,12 +27,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::time::Instant;
 
 pub use self::replica::{InFlight, Replica};
 
 use self::replica::ReplicaLimit;
+use crate::upstream::tls::ClientTls;
 
 mod replica;
 
@@ -77,6 +78,7 @@ impl Miss {
 pub struct Replicas {
     list: ArcSwap<Vec<Arc<Replica>>>,
     limit: Arc<ReplicaLimit>,
+    tls: Arc<ArcSwapOption<ClientTls>>,
     eject: Eject,
     next_id: AtomicU64,
     start: Instant,
@@ -94,6 +96,7 @@ impl Replicas {
         let this = Self {
             list: ArcSwap::default(),
             limit: Arc::default(),
+            tls: Arc::default(),
             eject: Eject { failures: AtomicU32::new(0), for_us: AtomicU64::new(0) },
             next_id: AtomicU64::new(1),
             start: Instant::now(),
@@ -119,7 +122,8 @@ impl Replicas {
             let kept = old.iter().find(|r| r.authority() == authority).cloned();
             new.push(kept.unwrap_or_else(|| {
                 let id = self.next_id.fetch_add(1, Relaxed);
-                Arc::new(Replica::new(id, authority.clone(), self.limit.clone()))
+                let replica = Replica::new(id, authority.clone(), self.limit.clone());
+                Arc::new(replica.with_tls(self.tls.clone()))
             }));
         }
         for gone in old.iter().filter(|o| !new.iter().any(|n| Arc::ptr_eq(n, o))) {
@@ -131,6 +135,11 @@ impl Replicas {
         }
         self.list.store(Arc::new(new));
         self.limit.wake_all();
+    }
+
+    /// How connections to replicas that speak TLS begin from now on.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.tls.store(tls);
     }
 
     /// The present replicas, in the order of the configuration.

@@ -9,21 +9,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, USER_AGENT};
-use http::{HeaderValue, Request, Response};
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
-use tokio::net::TcpStream;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 
-use crate::http::socket::Socket;
 use crate::upstream::balance::Replica;
 use crate::upstream::body::BoxError;
+use crate::upstream::tls::ClientTls;
 
 pub(crate) struct Call<'a> {
-    /// With an absolute URI (`http://host[:port]/path`). `Host`, `Connection` and, unless it is set,
+    /// With an absolute URI (`http[s]://host[:port]/path`). `Host`, `Connection` and, unless it is set,
     /// `User-Agent` are filled in.
     pub(crate) request: Request<Bytes>,
-    /// Connect to the addresses of this replica; without it, the URI's host is looked up.
+    /// Connect to the addresses of this replica, by TLS if it speaks that; without it, the URI's host is looked
+    /// up.
     pub(crate) replica: Option<&'a Arc<Replica>>,
+    /// How connections to `https://` URIs begin.
+    pub(crate) tls: Option<&'a ClientTls>,
     /// For everything: look-up, connection, response.
     pub(crate) timeout: Duration,
     /// Largest body of a response; `None`: the body does not matter and is not read.
@@ -47,12 +53,8 @@ impl Call<'_> {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         let agent = HeaderValue::from_static(concat!("tidegate/", env!("CARGO_PKG_VERSION")));
         headers.entry(USER_AGENT).or_insert(agent);
-        let stream = match self.replica {
-            Some(replica) => TcpStream::connect(replica.target().addresses().await?.as_slice()).await?,
-            None if uri.port().is_some() => TcpStream::connect(authority).await?,
-            None => TcpStream::connect(format!("{authority}:80")).await?,
-        };
-        let (mut sender, connection) = http1::handshake(Socket(stream)).await?;
+        let stream = open(&uri, self.replica, self.tls).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let response = async {
             let (head, body) = sender.send_request(request).await?.into_parts();
             let Some(max) = self.max_body else { return Ok(Response::from_parts(head, Bytes::new())) };
@@ -68,6 +70,44 @@ impl Call<'_> {
             _ = &mut connection => response.await,
         }
     }
+}
+
+/// A path of the server of `base`.
+pub(crate) fn at_path(base: &str, path: &'static str) -> Result<Uri, BoxError> {
+    let mut parts = base.parse::<Uri>()?.into_parts();
+    parts.path_and_query = Some(PathAndQuery::from_static(path));
+    Ok(Uri::from_parts(parts)?)
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// A connection on which HTTP may begin.
+async fn open(
+    uri: &Uri,
+    replica: Option<&Arc<Replica>>,
+    tls: Option<&ClientTls>,
+) -> Result<Box<dyn Stream>, BoxError> {
+    if let Some(replica) = replica {
+        let target = replica.target();
+        if let Some(path) = target.unix() {
+            return Ok(Box::new(UnixStream::connect(path).await?));
+        }
+        let stream = TcpStream::connect(target.addresses().await?.as_slice()).await?;
+        return Ok(match replica.tls()? {
+            Some(tls) => Box::new(tls.connect(target.host(), stream).await?),
+            None => Box::new(stream),
+        });
+    }
+    let host = uri.host().ok_or("the URL has no host")?;
+    let is_https = uri.scheme() == Some(&Scheme::HTTPS);
+    let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+    let stream = TcpStream::connect(format!("{host}:{port}")).await?;
+    if !is_https {
+        return Ok(Box::new(stream));
+    }
+    let tls = tls.ok_or("TLS is not set up for this URL")?;
+    Ok(Box::new(tls.connect(host, stream).await?))
 }
 
 #[cfg(test)]
@@ -100,7 +140,7 @@ mod tests {
 
     fn call(address: SocketAddr, path: &str, max_body: Option<usize>) -> Call<'static> {
         let request = Request::get(format!("http://{address}{path}")).body(Bytes::new()).unwrap();
-        Call { request, replica: None, timeout: Duration::from_secs(30), max_body }
+        Call { request, replica: None, tls: None, timeout: Duration::from_secs(30), max_body }
     }
 
     #[tokio::test]

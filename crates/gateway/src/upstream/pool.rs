@@ -2,86 +2,30 @@
 //!
 //! Idle connections are kept per replica, last in first out: the most recently used one is the least likely
 //! to have been closed by the other side, and the surplus of a busy time ages at the bottom and is closed.
-//! One task drives each connection for its whole life; a request only exchanges messages with it.
+//! An idle connection is its socket and its time limit, nothing else; no task belongs to it. The task of the
+//! request that uses it reads and writes it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
-use hyper::client::conn::http1::{Builder, SendRequest};
-use parking_lot::Mutex;
-use tokio::time::MissedTickBehavior;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::http::socket::Socket;
 use crate::upstream::balance::Replica;
-use crate::upstream::body::RequestBody;
 use crate::upstream::deadline::{Slot, Ticks};
+use crate::upstream::socket::OriginSocket;
 use crate::upstream::stats::{Stats, bump};
 use crate::upstream::target::OpenError;
 
-/// 1xx responses kept for one request. An origin sends 103 once or twice; a flood must not use memory.
-const MAX_INFORMATIONAL: usize = 16;
-
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The HTTP layer refused it; does not happen with HTTP/1.1.
-    #[error("cannot set up HTTP: {0}")]
-    Handshake(#[from] hyper::Error),
-}
-
 pub(crate) struct Conn {
-    pub(crate) sender: SendRequest<RequestBody>,
+    pub(crate) socket: OriginSocket,
     /// Its time limit: first byte, then silence in the body.
     pub(crate) slot: Rc<Slot>,
-    pub(crate) relay: Arc<Relay>,
     pub(crate) reused: bool,
     idle_since: u64,
-}
-
-/// 1xx responses on their way from a connection's task to the request's.
-///
-/// Both run on the same thread. hyper requires callbacks to be `Sync`, hence the lock; it is never contended.
-#[derive(Default)]
-pub(crate) struct Relay(Mutex<RelayState>);
-
-#[derive(Default)]
-struct RelayState {
-    queue: Vec<(StatusCode, HeaderMap)>,
-    seen: usize,
-    waker: Option<Waker>,
-}
-
-impl Relay {
-    pub(crate) fn push(&self, status: StatusCode, headers: &HeaderMap) {
-        let mut s = self.0.lock();
-        s.seen += 1;
-        if s.seen <= MAX_INFORMATIONAL {
-            s.queue.push((status, headers.clone()));
-        }
-        if let Some(waker) = s.waker.take() {
-            waker.wake();
-        }
-    }
-
-    /// The responses since the last call; the next one wakes `waker`.
-    pub(crate) fn take(&self, waker: &Waker) -> Vec<(StatusCode, HeaderMap)> {
-        let mut s = self.0.lock();
-        if !s.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
-            s.waker = Some(waker.clone());
-        }
-        std::mem::take(&mut s.queue)
-    }
-
-    /// Forgets everything, for the next request.
-    pub(crate) fn reset(&self) {
-        *self.0.lock() = RelayState::default();
-    }
 }
 
 pub(crate) struct Pool {
@@ -128,31 +72,24 @@ impl Pool {
         self.idle.borrow().values().map(|i| i.conns.len()).sum()
     }
 
-    /// An idle connection to `replica` that is ready to send and was idle for at most `max_age` ticks.
+    /// An idle connection to `replica` that still lives and was idle for at most `max_age` ticks.
     pub(crate) fn checkout(&self, replica: &Replica, max_age: u64) -> Option<Conn> {
         let mut idle = self.idle.borrow_mut();
         let conns = &mut idle.get_mut(&replica.id())?.conns;
-        let now = self.ticks.now();
-        for i in (0..conns.len()).rev() {
-            let conn = &conns[i];
-            if now.saturating_sub(conn.idle_since) > max_age.min(self.idle_ticks.get()) {
-                return None;
-            }
-            if conn.sender.is_ready() {
+        let max_age = max_age.min(self.idle_ticks.get());
+        while self.ticks.now().saturating_sub(conns.last()?.idle_since) <= max_age {
+            let conn = conns.pop().and_then(|mut conn| conn.socket.is_quiet().then_some(conn));
+            if conn.is_some() {
                 bump(&self.stats.reused);
-                return Some(conns.remove(i));
+                return conn;
             }
-            if conn.sender.is_closed() {
-                conns.remove(i);
-            }
-            // Else its task has not yet seen the end of the last response: it will be ready in a moment.
         }
         None
     }
 
-    /// Gives a connection back after a complete exchange.
+    /// Gives a connection back after a complete exchange. Every byte that was read has been used.
     pub(crate) fn checkin(&self, replica: &Arc<Replica>, mut conn: Conn) {
-        if conn.sender.is_closed() || replica.is_retired() {
+        if replica.is_retired() || !conn.socket.is_quiet() {
             return;
         }
         conn.slot.rest();
@@ -166,16 +103,31 @@ impl Pool {
         }
     }
 
-    pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, ConnectError> {
+    pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, OpenError> {
         bump(&self.stats.connects);
-        let stream = replica.target().open(self.connect_timeout.get()).await?;
-        stream.set_nodelay(true).map_err(OpenError::Failed)?;
-        let (sender, connection) = Builder::new().handshake(Socket(stream)).await?;
-        // Errors reach the request that uses the connection; those of an idle connection do not matter.
-        tokio::task::spawn_local(async move { drop(connection.with_upgrades().await) });
+        let socket = self.open(replica).await?;
         let slot = self.ticks.slot();
         self.start_ticking();
-        Ok(Conn { sender, slot, relay: Arc::default(), reused: false, idle_since: 0 })
+        Ok(Conn { socket, slot, reused: false, idle_since: 0 })
+    }
+
+    /// A connection on which HTTP may begin.
+    async fn open(&self, replica: &Replica) -> Result<OriginSocket, OpenError> {
+        let (target, limit) = (replica.target(), self.connect_timeout.get());
+        if let Some(path) = target.unix() {
+            let connected = tokio::time::timeout(limit, UnixStream::connect(path)).await;
+            return Ok(OriginSocket::Unix(connected.map_err(|_| OpenError::Timeout)??));
+        }
+        let begun = Instant::now();
+        let stream = target.open(limit).await?;
+        stream.set_nodelay(true).map_err(OpenError::Failed)?;
+        let Some(tls) = replica.tls()? else { return Ok(OriginSocket::Tcp(stream)) };
+        // On the heap: requests to replicas without TLS should not carry its state along.
+        let handshake = Box::pin(tls.connect(target.host(), stream));
+        match tokio::time::timeout_at(begun + limit, handshake).await {
+            Ok(stream) => Ok(OriginSocket::Tls(Box::new(stream?))),
+            Err(_) => Err(OpenError::Timeout),
+        }
     }
 
     /// Starts the worker's task for time limits and the sweep of idle connections; it ends with the last one.
@@ -207,7 +159,7 @@ impl Pool {
             if idle.replica.is_retired() {
                 return false;
             }
-            idle.conns.retain(|c| !c.sender.is_closed() && now.saturating_sub(c.idle_since) <= limit);
+            idle.conns.retain_mut(|c| now.saturating_sub(c.idle_since) <= limit && c.socket.is_quiet());
             !idle.conns.is_empty()
         });
     }

@@ -1,7 +1,8 @@
-//! Where a connection leads: `HOST:PORT`, its addresses, and the way to establish it.
+//! Where a connection leads: `HOST:PORT`, its addresses, or a path, and the way to establish it.
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -23,10 +24,16 @@ pub enum OpenError {
     Failed(#[from] io::Error),
 }
 
-/// `HOST:PORT` with what is known of its addresses. Shared by all workers.
+/// `[https://]HOST:PORT` or `unix:PATH`, with what is known of its addresses. Shared by all workers.
 #[derive(Default)]
 pub struct Target {
     authority: String,
+    /// `HOST:PORT` of it.
+    address: String,
+    /// It begins with `https://`.
+    is_tls: bool,
+    /// It is `unix:PATH`.
+    unix: Option<PathBuf>,
     /// Set for an IP literal: never looked up.
     literal: Option<SocketAddr>,
     resolved: ArcSwap<Resolved>,
@@ -55,12 +62,39 @@ impl Addresses {
 
 impl Target {
     pub fn new(authority: String) -> Self {
-        Self { literal: authority.parse().ok(), authority, ..Self::default() }
+        let (address, is_tls) = match authority.strip_prefix("https://") {
+            Some(address) => (address.to_owned(), true),
+            None => (authority.clone(), false),
+        };
+        let unix = authority.strip_prefix("unix:").map(PathBuf::from);
+        // What a request to it names as its host.
+        let address = if unix.is_some() { "localhost:80".to_owned() } else { address };
+        Self { literal: address.parse().ok(), authority, address, is_tls, unix, ..Self::default() }
     }
 
-    /// `HOST:PORT` as configured.
+    /// As configured.
     pub fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// `HOST:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The host, without the brackets of an IPv6 address.
+    pub fn host(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// The path of a Unix socket, which has no addresses.
+    pub fn unix(&self) -> Option<&Path> {
+        self.unix.as_deref()
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
     }
 
     /// Connects to the first address that answers. Each gets an equal part of the time left, so that one that
@@ -112,7 +146,7 @@ impl Target {
     }
 
     async fn resolve(&self) -> io::Result<()> {
-        let addresses: Vec<_> = tokio::net::lookup_host(self.authority.as_str()).await?.collect();
+        let addresses: Vec<_> = tokio::net::lookup_host(self.address.as_str()).await?.collect();
         if addresses.is_empty() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
         }

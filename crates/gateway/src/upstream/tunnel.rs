@@ -1,41 +1,50 @@
 //! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and others.
 //!
-//! Bytes that either side sent early come first. The tunnel ends when both
-//! directions have ended, when nothing has flowed in either direction for `origin.read_timeout` (as with
-//! nginx's `proxy_read_timeout`; WebSocket applications ping), when either side fails, at the drain deadline,
-//! or when a policy ends the visitor's connection (WAC 3.3 (e), (f)).
+//! Bytes that either side sent early come first. Between two plain sockets the rest stays in the kernel
+//! (`upstream/splice.rs`), else it is copied. The tunnel ends when both directions have ended, when nothing
+//! has flowed in either direction for `origin.read_timeout` (as with nginx's `proxy_read_timeout`; WebSocket
+//! applications ping), when either side fails, at the drain deadline, or when a policy ends the visitor's
+//! connection (WAC 3.3 (e), (f)).
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use crate::http::socket::reset_on_close;
 use crate::http::visitor_link::VisitorUpgrade;
 use crate::upstream::balance::InFlight;
 use crate::upstream::deadline::Limit;
+use crate::upstream::socket::OriginSocket;
+use crate::upstream::splice::{self, Direction, End};
 use crate::upstream::stats::{Stats, add, bump};
 
-/// Size of the buffer of one direction: about what a socket has ready at once. Each tunnel has two.
+/// Size of the buffer of one direction: about what a socket has ready at once. Each tunnel that is not
+/// spliced has two.
 const BUFFER: usize = 16 << 10;
 
 /// The two connections to be joined, as soon as both have switched.
 pub(crate) struct Ends {
     pub(crate) visitor: VisitorUpgrade,
-    pub(crate) origin: OnUpgrade,
+    pub(crate) origin: OriginSocket,
+    /// What the origin sent behind its 101.
+    pub(crate) received: Bytes,
 }
 
-/// A tunnel as the task of the visitor's connection sees it. The connection has given its socket away;
-/// through this handle policies still reach it.
+/// A tunnel as the task of the visitor's connection sees it. That has given the connection away; through
+/// this handle policies still reach it.
 #[derive(Default)]
 pub struct TunnelHandle {
     state: Cell<TunnelState>,
@@ -158,42 +167,65 @@ impl Tunnels {
     }
 }
 
-fn poll_idle(idle: &Limit, cx: &Context<'_>) -> Poll<io::Error> {
-    if idle.slot.poll_expired(cx) {
-        return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "idle for too long"));
-    }
-    Poll::Pending
-}
-
 async fn join(ends: Ends, idle: &Limit, stats: &Stats) -> io::Result<()> {
     idle.renew();
-    let visitor = switch(ends.visitor, idle).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    let mut origin = TokioIo::new(switch(ends.origin, idle).await?.map_err(io::Error::other)?);
-    let carried = |counter| {
-        move |n| {
-            idle.renew();
-            add(counter, n);
-        }
-    };
-    let mut up = Half::new(visitor.received, carried(&stats.tunnel_bytes_up));
-    let mut down = Half::new(Bytes::new(), carried(&stats.tunnel_bytes_down));
+    let Ends { visitor, mut origin, received } = ends;
+    // It may leave before the 101 reaches it.
+    let visitor = within(idle, visitor).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let mut up = Half::new(visitor.received, carried(idle, &stats.tunnel_bytes_up));
+    let mut down = Half::new(received, carried(idle, &stats.tunnel_bytes_down));
     let mut visitor = visitor.io;
-    poll_fn(|cx| {
+    let is_plain = matches!(origin, OriginSocket::Tcp(_));
+    if is_plain {
+        let early = poll_fn(|cx| {
+            ready!(up.poll_early(cx, &mut origin))?;
+            down.poll_early(cx, &mut visitor)
+        });
+        within(idle, pin!(early)).await??;
+        match visitor.plain() {
+            Ok(plain) => return splice(&plain, &origin, idle, stats).await,
+            Err(other) => visitor = other,
+        }
+    }
+    let both = poll_fn(|cx| {
         let upward = up.poll(cx, &mut visitor, &mut origin)?;
         let downward = down.poll(cx, &mut origin, &mut visitor)?;
-        if upward.is_ready() && downward.is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        poll_idle(idle, cx).map(Err)
-    })
-    .await
+        if upward.is_ready() && downward.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    });
+    within(idle, pin!(both)).await?
 }
 
-/// Waits for one side to have switched; the visitor may leave before the 101 reaches it.
-async fn switch<F: Future + Unpin>(mut side: F, idle: &Limit) -> io::Result<F::Output> {
-    poll_fn(|cx| match Pin::new(&mut side).poll(cx) {
-        Poll::Ready(switched) => Poll::Ready(Ok(switched)),
-        Poll::Pending => poll_idle(idle, cx).map(Err),
+/// Both sides are plain sockets: the bytes stay in the kernel.
+async fn splice(visitor: &TcpStream, origin: &OriginSocket, idle: &Limit, stats: &Stats) -> io::Result<()> {
+    let OriginSocket::Tcp(origin) = origin else { unreachable!("only plain sockets are spliced") };
+    let up = carried(idle, &stats.tunnel_bytes_up);
+    let down = carried(idle, &stats.tunnel_bytes_down);
+    let joined = splice::join(visitor, origin, Duration::ZERO, |direction, n| match direction {
+        Direction::In => up(n),
+        Direction::Out => down(n),
+    });
+    if within(idle, pin!(joined)).await? == End::Reset {
+        reset_on_close(visitor.as_raw_fd());
+        reset_on_close(origin.as_raw_fd());
+    }
+    Ok(())
+}
+
+/// Counts bytes; each renews the time limit.
+fn carried(idle: &Limit, counter: &AtomicU64) -> impl Fn(u64) {
+    move |n| {
+        idle.renew();
+        add(counter, n);
+    }
+}
+
+async fn within<F: Future + Unpin>(idle: &Limit, mut future: F) -> io::Result<F::Output> {
+    poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending if idle.slot.poll_expired(cx) => {
+            Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "idle for too long")))
+        }
+        Poll::Pending => Poll::Pending,
     })
     .await
 }
@@ -201,6 +233,7 @@ async fn switch<F: Future + Unpin>(mut side: F, idle: &Limit) -> io::Result<F::O
 struct Half<F> {
     /// Read before the tunnel was opened, and not yet written.
     early: Bytes,
+    /// Allocated with the first read.
     buffer: Box<[u8]>,
     /// `from..to` of the buffer was read and not yet written.
     from: usize,
@@ -221,14 +254,21 @@ enum HalfState {
 
 impl<F: Fn(u64)> Half<F> {
     fn new(early: Bytes, carried: F) -> Self {
-        let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { early, buffer, from: 0, to: 0, unflushed: false, state: HalfState::Flowing, carried }
+        Self {
+            early,
+            buffer: Box::default(),
+            from: 0,
+            to: 0,
+            unflushed: false,
+            state: HalfState::Flowing,
+            carried,
+        }
     }
 
-    fn poll(
+    /// Passes on what was read before the tunnel was opened.
+    fn poll_early(
         &mut self,
         cx: &mut Context<'_>,
-        reader: &mut (impl AsyncRead + Unpin),
         writer: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
         while !self.early.is_empty() {
@@ -240,6 +280,16 @@ impl<F: Fn(u64)> Half<F> {
             self.unflushed = true;
             (self.carried)(n as u64);
         }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_early(cx, writer))?;
         loop {
             while self.from < self.to {
                 let part = &self.buffer[self.from..self.to];
@@ -252,6 +302,9 @@ impl<F: Fn(u64)> Half<F> {
                 (self.carried)(n as u64);
             }
             if self.state == HalfState::Flowing {
+                if self.buffer.is_empty() {
+                    self.buffer = vec![0; BUFFER].into_boxed_slice();
+                }
                 let mut buf = ReadBuf::new(&mut self.buffer);
                 match Pin::new(&mut *reader).poll_read(cx, &mut buf) {
                     Poll::Ready(read) => {

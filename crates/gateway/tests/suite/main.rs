@@ -1,8 +1,10 @@
 //! The gateway from outside, over real sockets: one binary for all of its integration tests.
 
+mod heap;
 mod http1;
-mod hygiene_hyper;
 mod log;
+mod upstream_allocations;
+mod upstream_connection;
 mod upstream_expect;
 mod upstream_failures;
 mod upstream_messages;

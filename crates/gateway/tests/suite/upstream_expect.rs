@@ -39,7 +39,7 @@ fn a_met_expectation_lets_the_body_flow() {
             looked.set(true);
             drop(feed);
         };
-        let (response, ()) = tokio::join!(d.send(request(Method::POST, body), ctx), feeding);
+        let (response, ()) = tokio::join!(send_with(&d, request(Method::POST, body), ctx), feeding);
         assert_eq!(response.unwrap().status(), 201);
         assert_eq!(seen.borrow()[0].0, 100);
     });
@@ -65,7 +65,7 @@ fn a_refused_expectation_leaves_the_body_unread() {
         let d = dispatcher(&[origin.address]);
         let (_feed, body, polled) = fed();
         let (ctx, _) = noting(true);
-        let response = d.send(request(Method::PUT, body), ctx).await.unwrap();
+        let response = send_with(&d, request(Method::PUT, body), ctx).await.unwrap();
         assert_eq!(response.status(), 417);
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "no");
         assert!(!polled.get());
@@ -85,7 +85,7 @@ fn an_ignored_expectation_delays_the_body_for_a_second() {
         .await;
         let d = dispatcher(&[origin.address]);
         let ctx = SendContext { expect_continue: true, ..SendContext::default() };
-        let response = d.send(post("abc"), ctx).await.unwrap();
+        let response = send_with(&d, post("abc"), ctx).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok");
     });
 }
@@ -108,7 +108,7 @@ fn a_put_whose_body_has_not_begun_is_repeated() {
         let (feed, body, _) = fed();
         let ctx = SendContext { expect_continue: true, ..SendContext::default() };
         let feeding = async { drop(feed.send(data("abc")).await) };
-        let (response, ()) = tokio::join!(d.send(request(Method::PUT, body), ctx), feeding);
+        let (response, ()) = tokio::join!(send_with(&d, request(Method::PUT, body), ctx), feeding);
         assert_eq!(response.unwrap().status(), 200);
         assert_eq!(d.stats().retries.load(Relaxed), 1);
     });

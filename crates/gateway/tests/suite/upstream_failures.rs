@@ -268,7 +268,7 @@ fn the_request_to_the_origin_ends_when_the_visitor_leaves() {
         let replicas = Replicas::new(&settings);
         let d = Dispatcher::new(replicas.clone(), &settings);
         // Before the response, and within it.
-        let waiting = tokio::time::timeout(ms(50), d.send(get(), SendContext::default())).await;
+        let waiting = tokio::time::timeout(ms(50), send_with(&d, get(), SendContext::default())).await;
         assert!(waiting.is_err());
         until(|| closed.get() == 1).await;
         drop(send(&d, get()).await.unwrap());

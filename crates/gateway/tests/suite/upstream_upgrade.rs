@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use tidegate_gateway::http::http1::{Http1, Http1Body, Http1Limits};
 use tidegate_gateway::http::socket::Socket;
+use tidegate_gateway::http::tunnel_io::{VisitorStream, VisitorUpgrade};
 use tidegate_gateway::http::visitor_body::VisitorBody;
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::body::RequestBody;
@@ -48,16 +49,14 @@ async fn gate(d: Dispatcher) -> SocketAddr {
                 async move {
                     let ctx = SendContext { upgrade: link.take_upgrade(), ..SendContext::default() };
                     let body = RequestBody::visitor(VisitorBody::Http1(body));
-                    let response = d.send(Request::from_parts(head.to_parts(), body), ctx).await;
-                    let (parts, body) = match response {
-                        Ok(response) => response.map(RequestBody::boxed_response),
-                        Err(_) => Response::builder().status(502).body(RequestBody::empty()).unwrap(),
-                    }
-                    .into_parts();
-                    if parts.status == 101 {
+                    let (head, body) = match d.send(head, body, ctx).await {
+                        Ok((head, body)) => (head, RequestBody::boxed_response(body)),
+                        Err(_) => (ResponseHead::new(StatusCode::BAD_GATEWAY), RequestBody::empty()),
+                    };
+                    if head.status() == StatusCode::SWITCHING_PROTOCOLS {
                         link.pass_through();
                     }
-                    (ResponseHead::from_parts(&parts), body)
+                    (head, body)
                 }
             };
             tokio::task::spawn_local(connection.serve(serve));
@@ -209,5 +208,91 @@ fn a_refused_upgrade_is_an_ordinary_response() {
         assert!(head.starts_with("http/1.1 426 "), "{head}");
         assert_eq!(read_n(&mut visitor, 2).await, b"no");
         until(|| d.idle_connections() == 1).await;
+    });
+}
+
+/// A visitor whose side of the tunnel is a plain socket.
+async fn plain_visitor(d: &Dispatcher, received: &'static [u8]) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let visitor = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (ours, _) = listener.accept().await.unwrap();
+    let stream = VisitorStream { io: Box::new(ours), received: Bytes::from_static(received) };
+    let upgrade: VisitorUpgrade = Box::pin(std::future::ready(Some(stream)));
+    let ctx = SendContext { upgrade: Some(upgrade), ..SendContext::default() };
+    let mut req = get();
+    req.headers_mut().insert("upgrade", http::HeaderValue::from_static("echo"));
+    let response = send_with(d, req, ctx).await.unwrap();
+    assert_eq!(response.status(), 101);
+    visitor
+}
+
+#[test]
+fn plain_sockets_are_joined_in_the_kernel() {
+    worker(async {
+        let origin = Origin::start(|_, mut stream| async move {
+            read_head(&mut stream).await;
+            stream.write_all(&[SWITCH, b"hello "].concat()).await.unwrap();
+            let (mut read, mut write) = stream.split();
+            drop(tokio::io::copy(&mut read, &mut write).await);
+            drop(write.write_all(b" bye").await);
+        })
+        .await;
+        let settings = settings_for(&[origin.address]);
+        let replicas = Replicas::new(&settings);
+        let d = Dispatcher::new(replicas.clone(), &settings);
+        let mut visitor = plain_visitor(&d, b"early ").await;
+        visitor.write_all(b"late").await.unwrap();
+        assert_eq!(read_n(&mut visitor, 16).await, b"hello early late");
+        let big = vec![7u8; 4 << 20];
+        let (mut read, mut write) = visitor.split();
+        let sending = async {
+            write.write_all(&big).await.unwrap();
+            // The other direction stays open.
+            write.shutdown().await.unwrap();
+        };
+        let mut back = Vec::new();
+        let (n, ()) = tokio::join!(read.read_to_end(&mut back), sending);
+        assert_eq!(n.unwrap(), big.len() + 4);
+        assert!(back.ends_with(b"\x07 bye"));
+        until(|| d.stats().tunnels_open.load(Relaxed) == 0).await;
+        assert_eq!(d.stats().tunnel_bytes_up.load(Relaxed), 10 + big.len() as u64);
+        assert_eq!(d.stats().tunnel_bytes_down.load(Relaxed), 20 + big.len() as u64);
+        assert_eq!((replicas.list()[0].in_flight(), d.idle_connections()), (0, 0));
+    });
+}
+
+#[test]
+fn plain_tunnels_end_in_time_by_order_and_with_their_sides() {
+    worker(async {
+        let origin = silent_origin().await;
+        let limit = Duration::from_millis(30);
+        let d = with(tidegate_settings::Origin { read_timeout: limit, ..settings_for(&[origin.address]) });
+        let mut visitor = plain_visitor(&d, b"").await;
+        assert_eq!(visitor.read(&mut [0]).await.unwrap_or(0), 0, "nothing has flowed for too long");
+
+        let d = dispatcher(&[origin.address]);
+        let visitor = plain_visitor(&d, b"").await;
+        reset(visitor);
+        until(|| d.stats().tunnels_open.load(Relaxed) == 0).await;
+
+        let mut visitor = plain_visitor(&d, b"").await;
+        d.close_tunnels();
+        assert_eq!(visitor.read(&mut [0]).await.unwrap_or(0), 0);
+        until(|| d.stats().tunnels_open.load(Relaxed) == 0).await;
+    });
+}
+
+#[test]
+fn an_origin_that_switches_before_the_end_of_the_request_is_refused() {
+    worker(async {
+        let origin = silent_origin().await;
+        let d = dispatcher(&[origin.address]);
+        let (_feed, body, _) = fed();
+        let upgrade: VisitorUpgrade = Box::pin(std::future::ready(None));
+        let ctx = SendContext { upgrade: Some(upgrade), ..SendContext::default() };
+        let mut req = request(http::Method::POST, body);
+        req.headers_mut().insert("upgrade", http::HeaderValue::from_static("echo"));
+        let error = send_with(&d, req, ctx).await.unwrap_err().to_string();
+        assert_eq!(error, "invalid response: 101 before the end of the request");
     });
 }

@@ -81,22 +81,43 @@ fn is_host_port(s: &str) -> bool {
     })
 }
 
-pub(crate) const REPLICA: Text =
-    text("HOST:PORT like \"10.0.0.5:8000\", \"app.internal:8000\" or \"[fd00::5]:8000\"", |s| {
-        if is_host_port(s) {
-            return Ok(());
+/// `unix:` and an absolute path, which fits into an address of a Unix socket (unix(7)).
+pub(crate) fn is_unix_path(s: &str) -> bool {
+    let path = s.strip_prefix("unix:");
+    path.is_some_and(|path| path.starts_with('/') && path.len() < 108 && !path.contains('\0'))
+}
+
+/// What somebody who did not write `HOST:PORT` probably meant.
+fn guess_host_port(s: &str) -> Option<String> {
+    let bare = s.strip_prefix("http://").unwrap_or(s).trim_end_matches('/');
+    let guess = match bare.parse::<std::net::Ipv6Addr>() {
+        Ok(_) => format!("[{bare}]:80"),
+        Err(_) if is_host(bare) => format!("{bare}:80"),
+        Err(_) => bare.to_owned(),
+    };
+    is_host_port(&guess).then(|| format!("Write \"{guess}\"?"))
+}
+
+pub(crate) const REPLICA: Text = text(
+    "HOST:PORT like \"10.0.0.5:8000\", \"app.internal:8000\" or \"[fd00::5]:8000\", \"https://HOST:PORT\", or \
+     \"unix:/PATH\"",
+    |s| match s.strip_prefix("https://") {
+        None if is_unix_path(s) => Ok(()),
+        Some(rest) if is_host_port(rest) => Ok(()),
+        Some(rest) => {
+            let host = rest.trim_end_matches('/');
+            let guess = if is_host(host) { format!("https://{host}:443") } else { format!("https://{host}") };
+            Err((is_host(host) || is_host_port(host)).then(|| format!("Write \"{guess}\"?")))
         }
-        let bare = s.strip_prefix("http://").unwrap_or(s).trim_end_matches('/');
-        let guess = match bare.parse::<std::net::Ipv6Addr>() {
-            Ok(_) => format!("[{bare}]:80"),
-            Err(_) if is_host(bare) => format!("{bare}:80"),
-            Err(_) => bare.to_owned(),
-        };
-        if s.starts_with("https://") {
-            return Err(Some("The gate speaks plain HTTP to the origin.".into()));
-        }
-        Err(is_host_port(&guess).then(|| format!("Write \"{guess}\"?")))
-    });
+        None if is_host_port(s) => Ok(()),
+        None => Err(guess_host_port(s)),
+    },
+);
+
+/// Of a TCP service, whose bytes are not looked at.
+pub(crate) const TCP_SERVICE: Text = text("HOST:PORT like \"10.0.0.5:8000\" or \"db.internal:5432\"", |s| {
+    if is_host_port(s) { Ok(()) } else { Err(guess_host_port(s)) }
+});
 
 /// A token that the operator chose.
 pub(crate) const SECRET: Text = Text {
@@ -208,6 +229,11 @@ pub(crate) const FIELD_NAME: Text =
         }
     });
 
+pub(crate) const FIELD_OR_NONE: Text =
+    text("the name of a header field in lower case like \"x-api-key\", or \"\"", |s| {
+        if s.is_empty() { Ok(()) } else { (FIELD_NAME.check)(s) }
+    });
+
 pub(crate) const COOKIE_NAME: Text =
     text("the name of a cookie, or \"\"", |s| ok_if(s.is_empty() || (is_token(s) && s.len() <= 256)));
 
@@ -244,14 +270,13 @@ pub(crate) const BASE_URL: Text = text("a URL like \"https://check.shop.example\
     }
 });
 
-/// Where tokencheck reports to. An `https://` would be a promise that nobody keeps: the token would travel
-/// in clear.
-pub(crate) const LINK_URL: Text = text("a URL like \"http://10.0.0.2:9090\"", |s| {
-    if s.starts_with("https://") {
-        let hint = "TLS is not spoken on this link: write http:// and use a private network or a tunnel.";
-        return Err(Some(hint.into()));
-    }
-    (BASE_URL.check)(s).map_err(|_| None)
+/// Where tokencheck reports to.
+pub(crate) const LINK_URL: Text =
+    text("a URL like \"https://10.0.0.2:9090\"", |s| (BASE_URL.check)(s).map_err(|_| None));
+
+/// Whom a certificate must be for.
+pub(crate) const SERVER_NAME: Text = text("a host name or an IP address, or \"\"", |s| {
+    ok_if(s.is_empty() || is_host(s) || s.parse::<IpAddr>().is_ok())
 });
 
 /// The name of a network interface (Linux: at most 15 bytes, no slash, no space).
@@ -293,6 +318,26 @@ impl Leaf<SocketAddr> for Address {
 
     fn show(&self, value: &SocketAddr) -> String {
         format!("\"{value}\"")
+    }
+}
+
+/// An address; empty text: none.
+pub(crate) struct AddressOrNone;
+
+impl Leaf<Option<SocketAddr>> for AddressOrNone {
+    fn parse(&self, value: &Value) -> Result<Option<SocketAddr>, Option<String>> {
+        match value {
+            Value::Text(text) if text.is_empty() => Ok(None),
+            _ => Leaf::parse(&Address, value).map(Some),
+        }
+    }
+
+    fn expected(&self) -> String {
+        "IP:PORT like \"0.0.0.0:443\" or \"[::]:443\", or \"\"".into()
+    }
+
+    fn show(&self, value: &Option<SocketAddr>) -> String {
+        value.map_or_else(|| "\"\"".into(), |address| Leaf::show(&Address, &address))
     }
 }
 

@@ -315,7 +315,8 @@ fn differences_tell_which_keys_need_a_restart() {
 }
 
 /// Sections of which there may be any number.
-const LISTS: [&str; 8] = ["class", "tier", "lighter", "application", "detector", "rule", "syn_rule", "tcp"];
+const LISTS: [&str; 9] =
+    ["certificate", "class", "tier", "lighter", "application", "detector", "rule", "syn_rule", "tcp"];
 
 /// Values that no key takes.
 const WRONG_FOR_ALL: [&str; 4] = ["1979-05-27", "[[1]]", "{ \"\" = 1 }", "99999999999999999999999"];

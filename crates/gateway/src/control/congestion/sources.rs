@@ -18,6 +18,7 @@ use crate::config::congestion_plan::Plan;
 use crate::shared::Shared;
 use crate::upstream::body::BoxError;
 use crate::upstream::client::Call;
+use crate::upstream::tls::ClientTls;
 use tidegate_settings::{Detector, Watched};
 
 /// Largest answer, in bytes: some ten times that of a node_exporter on a large machine.
@@ -81,7 +82,10 @@ impl Task {
             interval.tick().await;
             let answer = match self.source.as_str() {
                 "" => Ok(None),
-                url => fetch(url, timeout).await.map(Some).map_err(|e| e.to_string()),
+                url => {
+                    let tls = self.shared.config.load().calls_tls.clone();
+                    fetch(url, tls.as_deref(), timeout).await.map(Some).map_err(|e| e.to_string())
+                }
             };
             let now = self.shared.clock.now();
             let found: Found = match answer {
@@ -143,11 +147,11 @@ fn failed(detectors: &[Detector], why: &str) -> Found {
     detectors.iter().map(|detector| (detector.name.clone(), Some(Err(why.to_owned())))).collect()
 }
 
-async fn fetch(url: &str, timeout: Duration) -> Result<Bytes, BoxError> {
+async fn fetch(url: &str, tls: Option<&ClientTls>, timeout: Duration) -> Result<Bytes, BoxError> {
     let request = Request::get(url)
         .header(ACCEPT, "text/plain;version=0.0.4, application/json;q=0.9, */*;q=0.1")
         .body(Bytes::new())?;
-    let call = Call { request, replica: None, timeout, max_body: Some(MAX_ANSWER_BYTES) };
+    let call = Call { request, replica: None, tls, timeout, max_body: Some(MAX_ANSWER_BYTES) };
     let answer = call.send().await?;
     if !answer.status().is_success() {
         return Err(format!("it answered {}", answer.status()).into());

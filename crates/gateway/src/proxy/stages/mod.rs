@@ -7,4 +7,5 @@ pub mod forward;
 pub mod policies;
 pub mod poll;
 pub mod room;
+pub mod secure;
 pub mod session;

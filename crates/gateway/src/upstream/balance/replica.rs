@@ -1,5 +1,6 @@
 //! One replica: its addresses, its state, its counters. Shared by all workers; everything is atomic.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -7,10 +8,12 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
 use super::{MAX_EJECTION_FACTOR, Miss, REFUSED_US, TRIAL_US};
 use crate::upstream::target::Target;
+use crate::upstream::tls::ClientTls;
 
 /// `origin.max_in_flight_per_replica`, and a notification of free slots. One for all replicas.
 #[derive(Default)]
@@ -54,6 +57,7 @@ pub struct Replica {
     id: u64,
     limit: Arc<ReplicaLimit>,
     target: Arc<Target>,
+    tls: Arc<ArcSwapOption<ClientTls>>,
     healthy: AtomicBool,
     retired: AtomicBool,
     in_flight: AtomicUsize,
@@ -78,12 +82,29 @@ impl Replica {
         }
     }
 
+    /// Connections to it begin as `tls` says, if it speaks TLS.
+    pub(crate) fn with_tls(self, tls: Arc<ArcSwapOption<ClientTls>>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// How connections to it begin; `None`: without TLS.
+    ///
+    /// # Errors
+    /// Only between two steps of a reload: it speaks TLS, and how is not known yet.
+    pub(crate) fn tls(&self) -> io::Result<Option<Arc<ClientTls>>> {
+        if !self.target.is_tls() {
+            return Ok(None);
+        }
+        let unknown = || io::Error::other("TLS to the origin is not set up");
+        self.tls.load_full().map(Some).ok_or_else(unknown)
+    }
+
     /// Unique within its `Replicas`, also over reconfigurations.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// `HOST:PORT` as configured.
+    /// As configured.
     pub fn authority(&self) -> &str {
         self.target.authority()
     }

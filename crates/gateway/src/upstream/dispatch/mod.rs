@@ -17,102 +17,53 @@
 //! | no first byte in time | never: the origin may still be working, a second copy adds load to overload | |
 //! | the response has begun | never | |
 //!
-//! A body that has begun to flow cannot be repeated, one known beforehand can. A retry happens once per
-//! request and within the budget ([`budget`]). Methods that are not idempotent only use pooled connections
-//! that were idle for less than [`FRESH_ENOUGH`], where the race against the origin's keep-alive timer is
-//! practically excluded.
+//! "Nothing was sent": the socket refused the first byte. A body can be repeated that is known beforehand, or
+//! of which all that was sent is still here: nothing, or a small beginning that went along with the head. A
+//! retry happens once per request and within the budget ([`budget`]). Methods that are not idempotent only
+//! use pooled connections that were idle for less than [`FRESH_ENOUGH`], where the race against the origin's
+//! keep-alive timer is practically excluded.
+//!
+//! The task of the request drives the origin's socket: no task belongs to a connection, and nothing is passed
+//! from one to another. While nobody asks for more of a body, nothing is read.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use http::{HeaderMap, Request, Response, StatusCode};
-use http_body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use tidegate_http::{Asked, RequestHead, ResponseHead, Stage, name};
 use tokio::time::Instant;
 
 use crate::http::visitor_link::VisitorUpgrade;
-use crate::upstream::balance::{InFlight, Miss, Replica, Replicas};
-use crate::upstream::body::{BoxError, Held, RequestBody};
+use crate::upstream::balance::{InFlight, Replica, Replicas};
+use crate::upstream::body::RequestBody;
 use crate::upstream::deadline::Limit;
-use crate::upstream::pool::{Conn, ConnectError, Pool};
+use crate::upstream::pool::{Conn, Pool};
+use crate::upstream::socket::SMALL;
 use crate::upstream::stats::bump;
-use crate::upstream::target::OpenError;
 use crate::upstream::tunnel::{self, Tunnels};
 
-pub use self::response::{BodyError, UpstreamBody};
+pub use self::error::{BodyError, DispatchError, OriginError};
+pub use self::response::{SpliceError, UpstreamBody};
 pub use crate::upstream::stats::Stats;
 
 use self::budget::Budget;
-use self::exchange::{Exchange, Failure, exchange};
-use self::head::{Asked, Spare};
+use self::exchange::{Exchange, Failure, Received, exchange};
 use self::response::Lease;
+use self::sending::Sending;
 
 pub mod budget;
+mod error;
 mod exchange;
-mod head;
 mod response;
+mod sending;
 
 /// A pooled connection idle for less than this is used for methods that must not be repeated: the shortest
 /// keep-alive time of usual servers is 2 s (Node 5 s, Apache 5 s, gunicorn 2 s).
 pub const FRESH_ENOUGH: Duration = Duration::from_secs(1);
-
-/// Buffers of kept heads that are recycled; more are freed.
-const MAX_SPARES: usize = 256;
-
-#[derive(Debug, thiserror::Error)]
-pub enum DispatchError {
-    /// Every replica is down by the active checks, or none is configured.
-    #[error("no replica is up")]
-    NoReplica,
-    /// The replica refused the connection, is unreachable, or its name has no address.
-    #[error("cannot connect: {0}")]
-    ConnectFailed(#[source] io::Error),
-    /// No connection within `origin.connect_timeout`.
-    #[error("no connection within the time limit")]
-    ConnectTimeout,
-    /// No response within `origin.first_byte_timeout` after the end of the request.
-    #[error("no response within the time limit")]
-    FirstByteTimeout,
-    #[error("the connection was lost before the response: {0}")]
-    Reset(#[source] hyper::Error),
-    /// The origin sent something that may not be passed on.
-    #[error("invalid response: {0}")]
-    BadResponse(#[source] BoxError),
-    /// The visitor's side of the request body failed: hyper's error of the visitor's connection, within which
-    /// [`crate::http::http1::is_bad_body`] finds the connection's verdict.
-    #[error("the request body failed: {0}")]
-    RequestBody(#[source] BoxError),
-}
-
-impl DispatchError {
-    /// How the attempt ended; `None`: there was no replica to make one at.
-    pub(crate) fn miss(&self) -> Option<Miss> {
-        Some(match self {
-            Self::NoReplica => return None,
-            Self::ConnectFailed(e) if e.kind() == io::ErrorKind::ConnectionRefused => Miss::Refused,
-            Self::ConnectFailed(_) | Self::ConnectTimeout => Miss::NoConnection,
-            Self::Reset(_) => Miss::Lost,
-            Self::FirstByteTimeout => Miss::Silent,
-            Self::BadResponse(_) => Miss::Bad,
-            Self::RequestBody(_) => Miss::Body,
-        })
-    }
-
-    fn counter<'s>(&self, stats: &'s Stats) -> &'s AtomicU64 {
-        match self {
-            Self::NoReplica => &stats.no_replica,
-            Self::ConnectFailed(_) => &stats.connect_failed,
-            Self::ConnectTimeout => &stats.connect_timeout,
-            Self::FirstByteTimeout => &stats.first_byte_timeout,
-            Self::Reset(_) => &stats.reset,
-            Self::BadResponse(_) => &stats.bad_response,
-            Self::RequestBody(_) => &stats.request_body,
-        }
-    }
-}
 
 /// Called with each 1xx response but 101. 100 only comes when the visitor expects it.
 pub type OnInformational = Rc<dyn Fn(StatusCode, &HeaderMap)>;
@@ -147,7 +98,6 @@ struct Inner {
     read_ticks: Cell<u64>,
     fresh_ticks: u64,
     random: Cell<u64>,
-    spares: RefCell<Vec<Spare>>,
 }
 
 /// Where a request was tried before.
@@ -160,40 +110,13 @@ struct Tried {
     retried: bool,
 }
 
-struct Message<'a> {
-    ctx: &'a mut SendContext,
-    /// Its body, if it streams.
-    held: Option<Rc<Held>>,
-    /// Its body, if it is known beforehand.
-    known: Option<RequestBody>,
-    /// Its head, if its method is idempotent.
-    spare: Option<&'a Spare>,
+/// A request, over all attempts.
+struct Message {
+    ctx: SendContext,
+    /// `None`: the body of the response goes on with it.
+    sending: Option<Sending>,
     asked: Asked,
-}
-
-impl Message<'_> {
-    /// The request once more; `None`: sending it twice might do harm, or its body has begun to flow.
-    fn again(&self) -> Option<Request<RequestBody>> {
-        let body = match &self.held {
-            Some(held) => (!held.has_begun()).then(|| RequestBody::held(held.clone())),
-            None => self.known.as_ref().and_then(RequestBody::again),
-        };
-        Some(self.spare?.rebuild(body?))
-    }
-}
-
-/// Keeps a body that streams on this side.
-fn hold(req: &mut Request<RequestBody>, ctx: &SendContext) -> Option<Rc<Held>> {
-    let waits = ctx.expect_continue && !req.body().is_end_stream();
-    if req.body().again().is_some() && !waits {
-        return None;
-    }
-    let held = Held::new(std::mem::replace(req.body_mut(), RequestBody::empty()));
-    if !waits {
-        held.open();
-    }
-    *req.body_mut() = RequestBody::held(held.clone());
-    Some(held)
+    is_idempotent: bool,
 }
 
 impl Dispatcher {
@@ -213,7 +136,6 @@ impl Dispatcher {
             read_ticks: Cell::default(),
             fresh_ticks: pool.ticks.cover(FRESH_ENOUGH).saturating_sub(1),
             random: Cell::new(seed),
-            spares: RefCell::default(),
             pool,
         };
         let this = Self(Rc::new(inner));
@@ -245,102 +167,78 @@ impl Dispatcher {
         self.0.tunnels.close();
     }
 
-    /// Sends `req` to a replica and returns the head of its response; the body follows as it comes.
+    /// Sends a request to a replica and returns the head of its response; the body follows as it comes.
     ///
-    /// The head must be ready for the origin: origin-form target, `Host`, no hop-by-hop fields; `Upgrade`
-    /// stays if `ctx.upgrade` is given. Framing, `Expect` and `Connection: upgrade` are set here. Of the
-    /// response, `Transfer-Encoding` is removed; other hop-by-hop fields are left to the caller. On 101 the
-    /// two connections are joined in the background once the caller has returned the response to the visitor.
+    /// The head must be ready for the origin: `Host`, no hop-by-hop fields; `Upgrade` stays if `ctx.upgrade`
+    /// is given. Framing, `Expect` and `Connection: upgrade` are set here. Of the response,
+    /// `Transfer-Encoding` is removed; other hop-by-hop fields are left to the caller. On 101 the two
+    /// connections are joined in the background once the caller has returned the response to the visitor.
     ///
     /// Dropping the future or the body ends the exchange with the origin.
     pub async fn send(
         &self,
-        mut req: Request<RequestBody>,
-        mut ctx: SendContext,
-    ) -> Result<Response<UpstreamBody>, DispatchError> {
+        head: RequestHead,
+        body: RequestBody,
+        ctx: SendContext,
+    ) -> Result<(ResponseHead, UpstreamBody), DispatchError> {
         let inner = &*self.0;
         bump(&inner.stats.requests);
         inner.budget.deposit();
-        head::prepare(&mut req, &ctx);
-        let held = hold(&mut req, &ctx);
-        let spare = req.method().is_idempotent().then(|| {
-            let mut spare = inner.spares.borrow_mut().pop().unwrap_or_default();
-            spare.keep(&req);
-            spare
-        });
-        let (asked, known) = (Asked::of(&req, &ctx), req.body().again());
-        let message = Message { ctx: &mut ctx, held, known, spare: spare.as_ref(), asked };
-        let result = inner.attempts(req, message).await;
-        if let Some(mut spare) = spare {
-            spare.clear();
-            let mut spares = inner.spares.borrow_mut();
-            if spares.len() < MAX_SPARES {
-                spares.push(spare);
-            }
-        }
-        result
+        let asked = Asked { head: *head.method() == Method::HEAD, upgrade: ctx.upgrade.is_some() };
+        let is_idempotent = head.method().is_idempotent();
+        let sending = Sending::new(head, body, ctx.expect_continue, asked.upgrade);
+        inner.attempts(Message { ctx, sending: Some(sending), asked, is_idempotent }).await
     }
 }
 
 impl Inner {
-    async fn attempts(
-        &self,
-        req: Request<RequestBody>,
-        mut message: Message<'_>,
-    ) -> Result<Response<UpstreamBody>, DispatchError> {
+    async fn attempts(&self, mut message: Message) -> Result<(ResponseHead, UpstreamBody), DispatchError> {
         let mut tried = Tried::default();
-        let mut next = Some(req);
         loop {
             let Some(flight) = self.place(&mut tried).await else {
                 return Err(self.lost(DispatchError::NoReplica));
             };
-            let max_idle_ticks = match (tried.again.take(), message.spare) {
+            let max_idle_ticks = match (tried.again.take(), message.is_idempotent) {
                 (Some(_), _) => None,
-                (None, Some(_)) => Some(u64::MAX),
-                (None, None) => Some(self.fresh_ticks),
+                (None, true) => Some(u64::MAX),
+                (None, false) => Some(self.fresh_ticks),
             };
             let mut conn = match self.connection(flight.replica(), max_idle_ticks).await {
                 Ok(conn) => conn,
-                Err(error) => match self.give_up(error, &flight, &mut tried, next.is_some()) {
+                Err(error) => match self.give_up(error, &flight, &mut tried, true) {
                     Some(error) => return Err(error),
                     None => continue,
                 },
             };
-            let Some(req) = next.take() else { unreachable!("each way round the loop leaves a request") };
+            let Some(sending) = &mut message.sending else { unreachable!("only an answer takes it") };
             let way = Exchange {
                 pool: &self.pool,
-                ctx: message.ctx,
-                held: message.held.as_ref(),
+                ctx: &message.ctx,
+                asked: message.asked,
                 first_byte_ticks: self.first_byte_ticks.get(),
             };
-            let failure = match exchange(&mut conn, req, way).await {
-                Ok(response) => return self.answered(response, conn, flight, &mut message),
+            let failure = match exchange(&mut conn, sending, way).await {
+                Ok(received) => return self.answered(received, conn, flight, &mut message),
                 Err(failure) => failure,
             };
+            let is_repeatable = match failure {
+                Failure::Unsent => sending.rewind(),
+                Failure::Lost(_) => message.is_idempotent && sending.rewind(),
+                Failure::Bad(_) | Failure::Body(_) | Failure::Timeout => false,
+            };
+            if is_repeatable && conn.reused {
+                bump(&self.stats.stale_connection);
+                tried.again = Some(flight.replica().clone());
+                continue;
+            }
             let error = match failure {
-                Failure::Unsent(req) => {
-                    next = Some(*req);
-                    if conn.reused {
-                        bump(&self.stats.stale_connection);
-                        tried.again = Some(flight.replica().clone());
-                        continue;
-                    }
-                    DispatchError::ConnectFailed(io::ErrorKind::ConnectionReset.into())
-                }
-                Failure::Lost(e) => {
-                    next = message.again();
-                    if conn.reused && next.is_some() {
-                        bump(&self.stats.stale_connection);
-                        tried.again = Some(flight.replica().clone());
-                        continue;
-                    }
-                    DispatchError::Reset(e)
-                }
-                Failure::Bad(e) => DispatchError::BadResponse(e.into()),
-                Failure::Body(e) => DispatchError::RequestBody(e),
+                Failure::Unsent => DispatchError::ConnectFailed(io::ErrorKind::ConnectionReset.into()),
+                Failure::Lost(error) => DispatchError::Reset(error),
+                Failure::Bad(bad) => DispatchError::BadResponse(bad.into()),
+                Failure::Body(error) => DispatchError::RequestBody(error),
                 Failure::Timeout => DispatchError::FirstByteTimeout,
             };
-            if let Some(error) = self.give_up(error, &flight, &mut tried, next.is_some()) {
+            if let Some(error) = self.give_up(error, &flight, &mut tried, is_repeatable) {
                 return Err(error);
             }
         }
@@ -365,11 +263,7 @@ impl Inner {
         if let Some(conn) = max_idle_ticks.and_then(|ticks| self.pool.checkout(replica, ticks)) {
             return Ok(conn);
         }
-        self.pool.connect(replica).await.map_err(|e| match e {
-            ConnectError::Open(OpenError::Timeout) => DispatchError::ConnectTimeout,
-            ConnectError::Open(OpenError::Failed(e)) => DispatchError::ConnectFailed(e),
-            ConnectError::Handshake(e) => DispatchError::Reset(e),
-        })
+        Ok(self.pool.connect(replica).await?)
     }
 
     /// Counts a failure. `None`: another attempt is to be made; else the error to return.
@@ -405,28 +299,34 @@ impl Inner {
 
     fn answered(
         &self,
-        mut response: Response<hyper::body::Incoming>,
+        received: Received,
         conn: Conn,
         flight: InFlight,
-        message: &mut Message<'_>,
-    ) -> Result<Response<UpstreamBody>, DispatchError> {
+        message: &mut Message,
+    ) -> Result<(ResponseHead, UpstreamBody), DispatchError> {
         self.replicas.succeeded(flight.replica());
-        let reusable = match head::check(&mut response, &message.asked) {
-            Ok(reusable) => reusable,
-            Err(why) => return Err(self.lost(DispatchError::BadResponse(why))),
-        };
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS
+        let Received { mut head, facts, rest } = received;
+        let sending = message.sending.take().filter(|sending| !sending.is_over());
+        if facts.stage == Stage::Switched
             && let Some(visitor) = message.ctx.upgrade.take()
         {
-            let origin = hyper::upgrade::on(&mut response);
+            if sending.is_some() {
+                let early = "101 before the end of the request".into();
+                return Err(self.lost(DispatchError::BadResponse(early)));
+            }
+            head.fields.set(name::CONNECTION, b"upgrade");
             let idle = Limit { slot: conn.slot, ticks: self.read_ticks.get() };
             let handle = message.ctx.tunnel.take().unwrap_or_default();
-            self.tunnels.open(tunnel::Ends { visitor, origin }, idle, flight, handle);
-            return Ok(response.map(UpstreamBody::detached));
+            // A copy: part of the thread's memory must not be kept as long as a tunnel.
+            let received = Bytes::copy_from_slice(&rest);
+            SMALL.give_back(rest);
+            let ends = tunnel::Ends { visitor, origin: conn.socket, received };
+            self.tunnels.open(ends, idle, flight, handle);
+            return Ok((head, UpstreamBody::detached()));
         }
         let (pool, stats) = (self.pool.clone(), self.stats.clone());
-        let lease = Lease { pool, stats, conn, flight, held: message.held.take(), reusable };
-        Ok(response.map(|incoming| UpstreamBody::new(incoming, lease, self.read_ticks.get())))
+        let lease = Lease { pool, stats, conn, flight, sending };
+        Ok((head, UpstreamBody::new(&facts, rest, lease, self.read_ticks.get())))
     }
 
     /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): two multiplications for 64 good bits.

@@ -8,7 +8,7 @@ use tidegate_http::{RequestHead, ResponseHead, name};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::harness::{LIMITS, Pipe, run, settle};
-use super::heap::{allocations, taken};
+use crate::heap::{allocations, taken};
 
 const GET: &[u8] = b"GET /a?b=c HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: Mozilla/5.0\r\n\
     Accept: */*\r\nCookie: a=1; b=2\r\n\r\n";

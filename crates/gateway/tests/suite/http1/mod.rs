@@ -1,7 +1,6 @@
 //! A visitor's connection: raw bytes in; what the service saw and the response out.
 
 mod harness;
-mod heap;
 
 mod departure;
 mod framing;

@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::body::{BoxError, RequestBody};
 use tidegate_gateway::upstream::dispatch::{DispatchError, Dispatcher, SendContext, UpstreamBody};
+use tidegate_http::RequestHead;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;
@@ -143,7 +144,17 @@ pub async fn send(
     d: &Dispatcher,
     req: Request<RequestBody>,
 ) -> Result<Response<UpstreamBody>, DispatchError> {
-    d.send(req, SendContext::default()).await
+    send_with(d, req, SendContext::default()).await
+}
+
+pub async fn send_with(
+    d: &Dispatcher,
+    req: Request<RequestBody>,
+    ctx: SendContext,
+) -> Result<Response<UpstreamBody>, DispatchError> {
+    let (parts, body) = req.into_parts();
+    let (head, body) = d.send(RequestHead::from_parts(&parts), body, ctx).await?;
+    Ok(Response::from_parts(head.to_parts(), body))
 }
 
 /// Sends and reads the whole response.

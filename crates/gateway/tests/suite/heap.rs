@@ -19,6 +19,13 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        TAKEN.set(TAKEN.get().wrapping_add(size).wrapping_sub(layout.size()));
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(at, layout, size) }
+    }
+
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         TAKEN.set(TAKEN.get().wrapping_sub(layout.size()));
         // SAFETY: the caller keeps the contract of `dealloc`.
