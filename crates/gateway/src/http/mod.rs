@@ -1,6 +1,7 @@
-//! HTTP/1.1, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
+//! HTTP, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
 
 pub mod http1;
+pub mod http2;
 pub mod hygiene;
 pub mod socket;
 pub mod stream;

@@ -4,6 +4,7 @@
 use http::{HeaderMap, StatusCode};
 
 use crate::http::http1::Http1Link;
+use crate::http::http2::link::StreamLink;
 
 pub use crate::http::tunnel_io::{TunnelIo, VisitorStream, VisitorUpgrade};
 
@@ -11,6 +12,7 @@ pub use crate::http::tunnel_io::{TunnelIo, VisitorStream, VisitorUpgrade};
 #[derive(Clone)]
 pub enum VisitorLink {
     Http1(Http1Link),
+    Http2(StreamLink),
 }
 
 impl VisitorLink {
@@ -18,6 +20,7 @@ impl VisitorLink {
     pub fn expect_continue(&self) -> bool {
         match self {
             Self::Http1(link) => link.expect_continue(),
+            Self::Http2(stream) => stream.expect_continue(),
         }
     }
 
@@ -25,6 +28,7 @@ impl VisitorLink {
     pub fn take_upgrade(&self) -> Option<VisitorUpgrade> {
         match self {
             Self::Http1(link) => link.take_upgrade(),
+            Self::Http2(stream) => stream.take_upgrade(),
         }
     }
 
@@ -32,6 +36,8 @@ impl VisitorLink {
     pub fn pass_through(&self) {
         match self {
             Self::Http1(link) => link.pass_through(),
+            // Its task knows when it has answered.
+            Self::Http2(_) => {}
         }
     }
 
@@ -39,13 +45,16 @@ impl VisitorLink {
     pub fn is_busy(&self) -> bool {
         match self {
             Self::Http1(link) => link.is_busy(),
+            // A stream is one request.
+            Self::Http2(_) => true,
         }
     }
 
-    /// From now on nothing is written, and the connection closes as usual.
+    /// From now on nothing is written, and the connection closes as usual; a stream of HTTP/2 is reset.
     pub fn mute(&self) {
         match self {
             Self::Http1(link) => link.mute(),
+            Self::Http2(stream) => stream.mute(),
         }
     }
 
@@ -53,6 +62,15 @@ impl VisitorLink {
     pub fn abort(&self) {
         match self {
             Self::Http1(link) => link.abort(),
+            Self::Http2(stream) => stream.abort(),
+        }
+    }
+
+    /// Cuts a stream off, whatever it is at. A connection of HTTP/1.1 is closed by its task instead.
+    pub fn cut(&self) {
+        match self {
+            Self::Http1(_) => {}
+            Self::Http2(stream) => stream.cut(),
         }
     }
 
@@ -61,6 +79,7 @@ impl VisitorLink {
     pub fn informational(&self, status: StatusCode, fields: &HeaderMap) -> bool {
         match self {
             Self::Http1(link) => link.informational(status, fields),
+            Self::Http2(stream) => stream.informational(status, fields),
         }
     }
 
@@ -68,6 +87,8 @@ impl VisitorLink {
     pub fn finish(&self) {
         match self {
             Self::Http1(link) => link.finish(),
+            // Its connection's task is told instead.
+            Self::Http2(_) => {}
         }
     }
 }

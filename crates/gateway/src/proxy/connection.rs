@@ -9,12 +9,14 @@ use tidegate_core::policies::Action;
 use tidegate_http::{BadBody, Refusal, RequestHead, ResponseHead};
 
 use crate::base::seldom::seldom;
-use crate::http::http1::{Http1, Http1Body, Http1Event, Http1Limits};
-use crate::http::stream::{ConnInfo, VisitorSocket};
+use crate::http::http1::{Ended, Http1, Http1Body, Http1Event, Http1Limits};
+use crate::http::http2::is_http2;
+use crate::http::stream::{ConnInfo, Protocol, VisitorSocket};
 use crate::http::visitor_body::VisitorBody;
 use crate::http::visitor_link::VisitorLink;
 use crate::proxy::context::Conn;
 use crate::proxy::counted::Counted;
+use crate::proxy::http2;
 use crate::proxy::response_body::ResponseBody;
 use crate::proxy::serve::serve;
 use crate::proxy::stages::forward::Forwarded;
@@ -32,10 +34,17 @@ pub(super) async fn connection(
     counted: Counted,
     silence: Silence,
 ) {
-    http1(worker, socket, info, counted, silence).await;
+    match info.protocol {
+        Protocol::Http1 => http1(worker, socket, info, counted, silence).await,
+        // On the heap, as below: more than a connection of HTTP/1.1 has while it is idle.
+        Protocol::Http2 => {
+            Box::pin(http2::connection(worker, socket, info, Vec::new(), counted, silence)).await;
+        }
+    }
 }
 
-/// With HTTP/1.1. `counted` is held until the end, of the tunnel too if the connection becomes one.
+/// With HTTP/1.1, unless its first bytes are those of HTTP/2. `counted` is held until the end, of the tunnel
+/// too if the connection becomes one.
 fn http1(
     worker: Rc<Worker>,
     socket: VisitorSocket,
@@ -43,24 +52,28 @@ fn http1(
     counted: Counted,
     silence: Silence,
 ) -> impl Future<Output = ()> {
-    let limits = Http1Limits::from(&worker.config().settings.limits);
+    let live = worker.config();
+    let limits = Http1Limits::from(&live.settings.limits);
+    let may_be_http2 = live.settings.listen.http2 && !matches!(socket, VisitorSocket::Tls(_));
     let control = ConnControl::new(socket.fd());
     let counter = worker.clone();
-    let (connection, link) = Http1::new(socket, limits, move |e| {
+    let (mut connection, link) = Http1::new(socket, limits, move |e| {
         if let Some(event) = event(e) {
             counter.count(event);
         }
     });
-    let session = SessionLink::new(worker.clone());
+    if may_be_http2 {
+        connection.recognise(is_http2);
+    }
+    let session = Rc::new(SessionLink::new(worker.clone()));
     let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
     let served = {
         let (worker, conn) = (worker.clone(), conn.clone());
         connection.serve(move |head, body| answer(worker.clone(), conn.clone(), head, body))
     };
     let mut drain = worker.shared.drain.subscribe();
-    let mut told = Told { is_ending: false, cuts: worker.shared.policies.cuts() };
+    let mut told = Told::new(&worker);
     async move {
-        let _counted = counted;
         let mut served = pin!(served);
         let ended = loop {
             let news = tokio::select! {
@@ -82,6 +95,10 @@ fn http1(
                 },
             }
         };
+        if let Ok(Ended::Foreign { socket, received }) = ended {
+            let (info, silence) = (conn.info.clone(), conn.silence.clone());
+            return Box::pin(http2::connection(worker, socket, info, received, counted, silence)).await;
+        }
         conn.silence.end();
         if let Some(tunnel) = conn.control.tunnel() {
             outlive(&worker, &conn, tunnel, told, &mut drain).await;
@@ -89,6 +106,7 @@ fn http1(
         if let Err(e) = ended {
             tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
         }
+        drop(counted);
     }
 }
 
@@ -133,12 +151,13 @@ async fn outlive(
 }
 
 /// The news that a connection's task has received so far.
-struct Told {
+#[derive(Clone, Copy)]
+pub(super) struct Told {
     is_ending: bool,
     cuts: u64,
 }
 
-enum News {
+pub(super) enum News {
     /// The shutdown has come to idle connections.
     Idle,
     /// Other policies than before end or stop answers under way.
@@ -146,8 +165,16 @@ enum News {
 }
 
 impl Told {
+    pub(super) fn new(worker: &Worker) -> Self {
+        Self { is_ending: false, cuts: worker.shared.policies.cuts() }
+    }
+
     /// The next news. Both come through one channel: so each turn of a connection waits for one only.
-    async fn news(&mut self, drain: &mut tokio::sync::watch::Receiver<Drain>, shared: &Shared) -> News {
+    pub(super) async fn news(
+        &mut self,
+        drain: &mut tokio::sync::watch::Receiver<Drain>,
+        shared: &Shared,
+    ) -> News {
         let (is_ending, cuts) = (self.is_ending, self.cuts);
         let enforcement = &shared.policies;
         // As in `reached`: the value it returns holds the channel's lock.
@@ -164,7 +191,7 @@ impl Told {
 }
 
 /// The action of a policy in force on the connection's present request, if there is one.
-fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
+pub(super) fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     let standing = worker.policies(worker.policy_version())?;
     let policy = conn.control.cut_by(&standing, worker.now())?;
     // A stopped answer is one under way; a connection that idles may end all the same.
@@ -205,7 +232,7 @@ mod tests {
     #[test]
     fn an_idle_connection_is_small() {
         let whole = size(&connection);
-        assert!(whole <= 1536, "{whole} bytes");
+        assert!(whole <= 2048, "{whole} bytes");
         let state = size_of::<Http1<VisitorSocket, fn(Http1Event)>>();
         assert!(state <= 512, "{state} bytes");
         assert!(size_of::<Conn>() <= 512, "{} bytes", size_of::<Conn>());

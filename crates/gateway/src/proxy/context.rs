@@ -39,7 +39,7 @@ pub struct Conn {
     pub link: VisitorLink,
     pub control: ConnControl,
     /// The session that is bound to it, if connections identify sessions.
-    pub session: SessionLink,
+    pub session: Rc<SessionLink>,
     /// Until its first request is at the gate, where connections wait for in-flight slots.
     pub silence: Silence,
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::ticket::Sealed;
 use tidegate_core::units::ClassId;
-use tidegate_http::{Fields, Name, ResponseHead, is_text, name};
+use tidegate_http::{Fields, Name, Refusal, ResponseHead, is_text, name};
 
 use crate::base::scratch::Scratch;
 use crate::config::page::{self, Kind, Pieces, View};
@@ -270,6 +270,17 @@ pub fn reject(reject: Reject) -> OwnAnswer {
         answer.head.fields.append(name::ALLOW, METHODS);
     }
     answer
+}
+
+/// A head of HTTP/2 that breaks the rules or the gate's limits. Those of HTTP/1.1 its connection answers.
+pub fn refused_head(refusal: Refusal) -> OwnAnswer {
+    let status = StatusCode::from_u16(refusal.status().0).unwrap_or(StatusCode::BAD_REQUEST);
+    text(status, format!("{refusal}\n"))
+}
+
+/// An extended CONNECT for something that the gate cannot carry (RFC 9220 3).
+pub fn unknown_protocol() -> OwnAnswer {
+    text(StatusCode::NOT_IMPLEMENTED, "This protocol is not supported.\n")
 }
 
 /// A request that tier 2 refuses.

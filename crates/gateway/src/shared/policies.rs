@@ -188,7 +188,8 @@ fn cut(text: &str) -> Box<str> {
 
 /// State shared by a connection's task and its requests.
 pub struct ConnControl {
-    fd: RawFd,
+    /// `None`: of one stream of several in a connection.
+    fd: Option<RawFd>,
     request: RefCell<Option<RequestInProgress>>,
     tunnel: OnceCell<Rc<TunnelHandle>>,
 }
@@ -209,7 +210,12 @@ struct RequestInProgress {
 impl ConnControl {
     /// For the connection with this socket, which must stay open as long as this is used.
     pub fn new(fd: RawFd) -> Self {
-        Self { fd, request: RefCell::new(None), tunnel: OnceCell::new() }
+        Self { fd: Some(fd), ..Self::of_stream() }
+    }
+
+    /// For a stream, whose connection belongs to other streams too: neither reset nor paced for it.
+    pub fn of_stream() -> Self {
+        Self { fd: None, request: RefCell::new(None), tunnel: OnceCell::new() }
     }
 
     pub(crate) fn take(&self, asked: &PolicyRequest<'_>) {
@@ -249,13 +255,17 @@ impl ConnControl {
 
     /// Makes the visitor see a reset when the connection is closed. Unsent bytes are discarded.
     pub(crate) fn reset(&self) {
-        socket::reset_on_close(self.fd);
+        if let Some(fd) = self.fd {
+            socket::reset_on_close(fd);
+        }
     }
 
     /// Lets the kernel send no faster than this, in bytes per second; `None`: as fast as it can. Only within
     /// the connection's own task.
     pub(crate) fn pace(&self, bytes_per_s: Option<u64>) {
-        socket::pace(self.fd, bytes_per_s);
+        if let Some(fd) = self.fd {
+            socket::pace(fd, bytes_per_s);
+        }
     }
 
     /// The policy that ends the request being served, if one does. For a request that began before requests

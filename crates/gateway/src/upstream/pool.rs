@@ -106,13 +106,18 @@ impl Pool {
     pub(crate) async fn connect(&self, replica: &Arc<Replica>) -> Result<Conn, OpenError> {
         bump(&self.stats.connects);
         let socket = self.open(replica).await?;
+        Ok(Conn { socket, slot: self.slot(), reused: false, idle_since: 0 })
+    }
+
+    /// A new time limit.
+    pub(crate) fn slot(&self) -> Rc<Slot> {
         let slot = self.ticks.slot();
         self.start_ticking();
-        Ok(Conn { socket, slot, reused: false, idle_since: 0 })
+        slot
     }
 
     /// A connection on which HTTP may begin.
-    async fn open(&self, replica: &Replica) -> Result<OriginSocket, OpenError> {
+    pub(crate) async fn open(&self, replica: &Replica) -> Result<OriginSocket, OpenError> {
         let (target, limit) = (replica.target(), self.connect_timeout.get());
         if let Some(path) = target.unix() {
             let connected = tokio::time::timeout(limit, UnixStream::connect(path)).await;

@@ -2,6 +2,7 @@
 
 mod heap;
 mod http1;
+mod http2;
 mod log;
 mod upstream_allocations;
 mod upstream_connection;

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use http::HeaderValue;
+
 use crate::base::clock;
 
 /// `date: Tue, 24 Nov 2026 12:00:00 GMT` and CRLF.
@@ -12,7 +14,7 @@ thread_local! {
 }
 
 /// The line for now.
-pub(super) fn line() -> [u8; LINE] {
+pub(crate) fn line() -> [u8; LINE] {
     let now_s = clock::coarse_unix_s();
     let (at_s, line) = PRESENT.get();
     if at_s == now_s {
@@ -21,6 +23,12 @@ pub(super) fn line() -> [u8; LINE] {
     let line = format(now_s);
     PRESENT.set((now_s, line));
     line
+}
+
+/// The value of the field for now.
+pub(crate) fn value() -> HeaderValue {
+    let line = line();
+    HeaderValue::from_bytes(&line["date: ".len()..LINE - 2]).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 fn format(unix_s: u64) -> [u8; LINE] {

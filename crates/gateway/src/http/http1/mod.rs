@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use crate::http::tunnel_io::{TunnelIo, VisitorStream};
 
 mod body;
-mod date;
+pub(crate) mod date;
 mod exchange;
 mod linger;
 mod link;

@@ -319,7 +319,7 @@ impl RequestContext {
 
     /// The head for the origin, and what else it takes to send it.
     fn outbound(&self, mut head: RequestHead) -> (RequestHead, SendContext) {
-        let http_11 = head.version() == Version::HTTP_11;
+        let http_11 = head.version() >= Version::HTTP_11;
         let may_switch = http_11 && self.for_all.is_none() && hygiene::asks_to_switch(&head.fields);
         let upgrade = may_switch.then(|| self.conn.link.take_upgrade()).flatten();
         let keep_upgrade = upgrade.is_some();

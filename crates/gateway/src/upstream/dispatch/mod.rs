@@ -35,12 +35,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use tidegate_http::{Asked, RequestHead, ResponseHead, Stage, name};
+use tidegate_settings::OriginProtocol;
 use tokio::time::Instant;
 
 use crate::http::visitor_link::VisitorUpgrade;
 use crate::upstream::balance::{InFlight, Replica, Replicas};
 use crate::upstream::body::RequestBody;
 use crate::upstream::deadline::Limit;
+use crate::upstream::http2::Multiplexed;
 use crate::upstream::pool::{Conn, Pool};
 use crate::upstream::socket::SMALL;
 use crate::upstream::stats::bump;
@@ -58,6 +60,7 @@ use self::sending::Sending;
 pub mod budget;
 mod error;
 mod exchange;
+mod multiplexed;
 mod response;
 mod sending;
 
@@ -89,6 +92,9 @@ pub struct Dispatcher(Rc<Inner>);
 struct Inner {
     replicas: Arc<Replicas>,
     pool: Rc<Pool>,
+    http2: Multiplexed,
+    /// The origin speaks HTTP/2.
+    is_http2: Cell<bool>,
     tunnels: Tunnels,
     budget: Budget,
     stats: Arc<Stats>,
@@ -128,6 +134,8 @@ impl Dispatcher {
         let seed = getrandom::u64().unwrap_or(0);
         let inner = Inner {
             replicas,
+            http2: Multiplexed::new(origin, stats.clone()),
+            is_http2: Cell::default(),
             tunnels: Tunnels::new(stats.clone()),
             budget: Budget::new(origin.retry_budget, Instant::now()),
             stats,
@@ -149,6 +157,8 @@ impl Dispatcher {
     pub fn reconfigure(&self, origin: &tidegate_settings::Origin) {
         let inner = &self.0;
         inner.pool.reconfigure(origin);
+        inner.http2.reconfigure(origin);
+        inner.is_http2.set(origin.protocol == OriginProtocol::Http2);
         inner.budget.set_share(origin.retry_budget);
         inner.seat_patience.set(origin.connect_timeout);
         inner.first_byte_ticks.set(inner.pool.ticks.cover(origin.first_byte_timeout));
@@ -160,7 +170,7 @@ impl Dispatcher {
     }
 
     pub fn idle_connections(&self) -> usize {
-        self.0.pool.idle()
+        self.0.pool.idle() + self.0.http2.open()
     }
 
     pub fn close_tunnels(&self) {
@@ -184,6 +194,9 @@ impl Dispatcher {
         let inner = &*self.0;
         bump(&inner.stats.requests);
         inner.budget.deposit();
+        if inner.is_http2.get() {
+            return inner.attempts_by_http2(&head, body, &ctx).await;
+        }
         let asked = Asked { head: *head.method() == Method::HEAD, upgrade: ctx.upgrade.is_some() };
         let is_idempotent = head.method().is_idempotent();
         let sending = Sending::new(head, body, ctx.expect_continue, asked.upgrade);

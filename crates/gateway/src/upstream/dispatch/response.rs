@@ -23,6 +23,7 @@ use super::error::{BodyError, OriginError};
 use super::sending::{SendError, Sending};
 use crate::http::hygiene::prepare_trailers;
 use crate::upstream::balance::{InFlight, Replica};
+use crate::upstream::http2::body::Http2Body;
 use crate::upstream::pool::{Conn, Pool};
 use crate::upstream::socket::{LARGE, Memory, OriginSocket, SMALL};
 use crate::upstream::splice::{Carrier, Fault};
@@ -42,6 +43,8 @@ pub struct UpstreamBody {
     has_failed: bool,
     has_known_length: bool,
     replica: Option<Arc<Replica>>,
+    /// The body itself, where it comes by HTTP/2.
+    http2: Option<Box<Http2Body>>,
 }
 
 /// What an exchange occupies.
@@ -290,6 +293,7 @@ impl UpstreamBody {
                     has_failed: false,
                     has_known_length,
                     replica,
+                    http2: None,
                 };
             }
             End::Open => None,
@@ -306,7 +310,12 @@ impl UpstreamBody {
             has_failed: false,
             has_known_length,
             replica,
+            http2: None,
         }
+    }
+
+    pub(super) fn by_http2(body: Http2Body, replica: Arc<Replica>) -> Self {
+        Self { replica: Some(replica), http2: Some(Box::new(body)), ..Self::detached() }
     }
 
     /// The replica that sends it; `None` for a tunnel.
@@ -323,6 +332,7 @@ impl UpstreamBody {
             has_failed: false,
             has_known_length: true,
             replica: None,
+            http2: None,
         }
     }
 
@@ -392,6 +402,9 @@ impl Body for UpstreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if let Some(body) = &mut this.http2 {
+            return Pin::new(&mut **body).poll_frame(cx);
+        }
         loop {
             if !this.ready.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ready)))));
@@ -408,10 +421,16 @@ impl Body for UpstreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
+        if let Some(body) = &self.http2 {
+            return body.is_end_stream();
+        }
         self.ready.is_empty() && self.trailers.is_none() && self.reading.is_none() && !self.has_failed
     }
 
     fn size_hint(&self) -> SizeHint {
+        if let Some(body) = &self.http2 {
+            return body.size_hint();
+        }
         let ready = self.ready.len() as u64;
         let to_come = self.reading.as_ref().map_or(Some(0), |reading| reading.decoder.remaining());
         match to_come {
