@@ -3,17 +3,14 @@
 
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
 use tidegate_http::{BadBody, Refusal, RequestHead, ResponseHead};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
 
 use crate::base::seldom::seldom;
-use crate::http::http1::{Http1, Http1Body, Http1Event, Http1Limits};
-use crate::http::http2::{PREFACE, is_http2};
+use crate::http::http1::{Ended, Http1, Http1Body, Http1Event, Http1Limits};
+use crate::http::http2::is_http2;
 use crate::http::stream::{ConnInfo, Protocol, VisitorSocket};
 use crate::http::visitor_body::VisitorBody;
 use crate::http::visitor_link::VisitorLink;
@@ -30,9 +27,6 @@ use crate::shared::sessions::SessionLink;
 use crate::shared::{Drain, Worker};
 use crate::upstream::tunnel::TunnelHandle;
 
-/// Between two looks at a connection that has begun as HTTP/2 does and has not gone on.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
 pub(super) async fn connection(
     worker: Rc<Worker>,
     socket: VisitorSocket,
@@ -40,26 +34,17 @@ pub(super) async fn connection(
     counted: Counted,
     silence: Silence,
 ) {
-    let protocol = match &socket {
-        VisitorSocket::Tcp(stream) if worker.config().settings.listen.http2 => {
-            first_bytes(&worker, stream, Told::new(&worker)).await
-        }
-        _ => Some(info.protocol),
-    };
-    match protocol {
-        Some(Protocol::Http1) => http1(worker, socket, info, counted, silence).await,
-        // On the heap: connections of HTTP/1.1 should not carry its state along.
-        Some(Protocol::Http2) => {
+    match info.protocol {
+        Protocol::Http1 => http1(worker, socket, info, counted, silence).await,
+        // On the heap, as below: more than a connection of HTTP/1.1 has while it is idle.
+        Protocol::Http2 => {
             Box::pin(http2::connection(worker, socket, info, Vec::new(), counted, silence)).await;
-        }
-        None => {
-            worker.count(Event::IdleTimeout);
-            silence.end();
         }
     }
 }
 
-/// With HTTP/1.1. `counted` is held until the end, of the tunnel too if the connection becomes one.
+/// With HTTP/1.1, unless its first bytes are those of HTTP/2. `counted` is held until the end, of the tunnel
+/// too if the connection becomes one.
 fn http1(
     worker: Rc<Worker>,
     socket: VisitorSocket,
@@ -67,14 +52,19 @@ fn http1(
     counted: Counted,
     silence: Silence,
 ) -> impl Future<Output = ()> {
-    let limits = Http1Limits::from(&worker.config().settings.limits);
+    let live = worker.config();
+    let limits = Http1Limits::from(&live.settings.limits);
+    let may_be_http2 = live.settings.listen.http2 && !matches!(socket, VisitorSocket::Tls(_));
     let control = ConnControl::new(socket.fd());
     let counter = worker.clone();
-    let (connection, link) = Http1::new(socket, limits, move |e| {
+    let (mut connection, link) = Http1::new(socket, limits, move |e| {
         if let Some(event) = event(e) {
             counter.count(event);
         }
     });
+    if may_be_http2 {
+        connection.recognise(is_http2);
+    }
     let session = Rc::new(SessionLink::new(worker.clone()));
     let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
     let served = {
@@ -84,7 +74,6 @@ fn http1(
     let mut drain = worker.shared.drain.subscribe();
     let mut told = Told::new(&worker);
     async move {
-        let _counted = counted;
         let mut served = pin!(served);
         let ended = loop {
             let news = tokio::select! {
@@ -106,6 +95,10 @@ fn http1(
                 },
             }
         };
+        if let Ok(Ended::Foreign { socket, received }) = ended {
+            let (info, silence) = (conn.info.clone(), conn.silence.clone());
+            return Box::pin(http2::connection(worker, socket, info, received, counted, silence)).await;
+        }
         conn.silence.end();
         if let Some(tunnel) = conn.control.tunnel() {
             outlive(&worker, &conn, tunnel, told, &mut drain).await;
@@ -113,33 +106,7 @@ fn http1(
         if let Err(e) = ended {
             tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
         }
-    }
-}
-
-/// The protocol that a visitor begins with; `None`: it says nothing for too long. The bytes stay in the
-/// socket. News end the wait, and find a connection of HTTP/1.1 that idles.
-async fn first_bytes(worker: &Worker, stream: &TcpStream, mut told: Told) -> Option<Protocol> {
-    let mut drain = worker.shared.drain.subscribe();
-    let end = Instant::now() + worker.config().settings.limits.header_timeout;
-    let mut bytes = [0; PREFACE.len()];
-    loop {
-        let seen = tokio::select! {
-            biased;
-            seen = stream.peek(&mut bytes) => seen,
-            _ = told.news(&mut drain, &worker.shared) => return Some(Protocol::Http1),
-            () = sleep_until(end) => return None,
-        };
-        match seen {
-            Ok(n) if n > 0 => match is_http2(&bytes[..n]) {
-                Some(true) => return Some(Protocol::Http2),
-                Some(false) => return Some(Protocol::Http1),
-                // The socket stays readable: it is looked at again when more may have come.
-                None if Instant::now() < end => tokio::time::sleep(LOOK_AGAIN).await,
-                None => return None,
-            },
-            // HTTP/1.1 finds the end, or the error, itself.
-            _ => return Some(Protocol::Http1),
-        }
+        drop(counted);
     }
 }
 
