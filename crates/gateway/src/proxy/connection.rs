@@ -43,7 +43,8 @@ pub(super) async fn connection(
     let session = SessionLink::new(worker.clone());
     let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
     let mut drain = worker.shared.drain.subscribe();
-    let mut served = pin!(connection.serve(|head, body| answer(worker.clone(), conn.clone(), head, body)));
+    let service = |head, body| answer(worker.clone(), conn.clone(), head, body);
+    let mut served = pin!(connection.serve_spliced(service, ResponseBody::spliced));
     let mut told = Told { is_ending: false, cuts: worker.shared.policies.cuts() };
     let ended = loop {
         let news = tokio::select! {

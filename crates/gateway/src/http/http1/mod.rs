@@ -28,7 +28,7 @@ use tidegate_http::{BadBody, HeadLimits, Refusal, RequestHead, RequestParser, Re
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use crate::http::tunnel_io::{TunnelIo, VisitorStream};
+use crate::http::tunnel_io::{Splice, TunnelIo, VisitorStream};
 
 mod body;
 mod date;
@@ -175,7 +175,24 @@ impl<S: AsyncRead + AsyncWrite + TunnelIo + 'static, K: Fn(Http1Event)> Http1<S,
     ///
     /// # Errors
     /// The visitor has left within a response or does not read, or the response's body broke off.
-    pub async fn serve<F, B>(mut self, service: impl Fn(RequestHead, Http1Body) -> F) -> io::Result<()>
+    pub async fn serve<F, B>(self, service: impl Fn(RequestHead, Http1Body) -> F) -> io::Result<()>
+    where
+        F: Future<Output = (ResponseHead, B)>,
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        self.serve_spliced(service, |_| None).await
+    }
+
+    /// As [`Http1::serve`]; where `splice` says so, content of a response is moved within the kernel.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn serve_spliced<F, B>(
+        mut self,
+        service: impl Fn(RequestHead, Http1Body) -> F,
+        splice: fn(&mut B) -> Option<&mut dyn Splice>,
+    ) -> io::Result<()>
     where
         F: Future<Output = (ResponseHead, B)>,
         B: Body<Data = Bytes> + Unpin,
@@ -197,7 +214,7 @@ impl<S: AsyncRead + AsyncWrite + TunnelIo + 'static, K: Fn(Http1Event)> Http1<S,
                 answered.await?
             };
             let switches = answer.status() == http::StatusCode::SWITCHING_PROTOCOLS;
-            let mut response = self.begin_response(&asked, answer, content);
+            let mut response = self.begin_response(&asked, answer, content, splice);
             poll_fn(|cx| self.poll_response(cx, &mut response)).await?;
             if switches && let Some(upgrade) = self.exchange.upgrade.take() {
                 let received = Bytes::from(std::mem::take(&mut self.held));

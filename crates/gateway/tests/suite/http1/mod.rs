@@ -7,5 +7,6 @@ mod interim;
 mod refusals;
 mod segments;
 mod sockets;
+mod spliced;
 mod streams;
 mod timeouts;
