@@ -69,7 +69,8 @@ fn http1(
     let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
     let served = {
         let (worker, conn) = (worker.clone(), conn.clone());
-        connection.serve(move |head, body| answer(worker.clone(), conn.clone(), head, body))
+        let service = move |head, body| answer(worker.clone(), conn.clone(), head, body);
+        connection.serve_spliced(service, ResponseBody::spliced)
     };
     let mut drain = worker.shared.drain.subscribe();
     let mut told = Told::new(&worker);

@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::http::tunnel_io::{TunnelIo, VisitorStream};
+use crate::http::tunnel_io::{Splice, TunnelIo, VisitorStream};
 
 mod body;
 pub(crate) mod date;
@@ -214,8 +214,25 @@ impl<S: AsyncRead + AsyncWrite + TunnelIo + 'static, K: Fn(Http1Event)> Http1<S,
     /// # Errors
     /// The visitor has left within a response or does not read, or the response's body broke off.
     pub async fn serve<F, B>(
+        self: Box<Self>,
+        service: impl Fn(RequestHead, Http1Body) -> F,
+    ) -> io::Result<Ended<S>>
+    where
+        F: Future<Output = (ResponseHead, B)> + 'static,
+        B: Body<Data = Bytes> + Unpin + 'static,
+        B::Error: std::fmt::Display,
+    {
+        self.serve_spliced(service, |_| None).await
+    }
+
+    /// As [`Http1::serve`]; where `splice` says so, content of a response is moved within the kernel.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn serve_spliced<F, B>(
         mut self: Box<Self>,
         service: impl Fn(RequestHead, Http1Body) -> F,
+        splice: fn(&mut B) -> Option<&mut dyn Splice>,
     ) -> io::Result<Ended<S>>
     where
         F: Future<Output = (ResponseHead, B)> + 'static,
@@ -239,7 +256,7 @@ impl<S: AsyncRead + AsyncWrite + TunnelIo + 'static, K: Fn(Http1Event)> Http1<S,
                     // First: nearly every turn is the service's.
                     if let Poll::Ready((head, content)) = served.get().poll(cx) {
                         return Poll::Ready(io::Result::Ok(
-                            responses.place(self.begin_response(head, content)),
+                            responses.place(self.begin_response(head, content, splice)),
                         ));
                     }
                     ready!(self.poll_meanwhile(cx))?;

@@ -9,6 +9,7 @@ mod memory;
 mod refusals;
 mod segments;
 mod sockets;
+mod spliced;
 mod streams;
 mod timeouts;
 mod uploads;
