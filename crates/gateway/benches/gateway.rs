@@ -5,8 +5,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use http::Request;
-use http::request::Parts;
+use http::{Method, Version};
 use tidegate_core::correlate::templates::TemplateSettings;
 use tidegate_core::correlate::{Columns, DEFAULT_INTERVALS, Live, MAX_FIGURES, Settings};
 use tidegate_core::policies::{
@@ -16,11 +15,11 @@ use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::config::page::{Kind, Pages, View};
 use tidegate_gateway::http::hygiene;
 use tidegate_gateway::http::hygiene::ForwardContext;
-use tidegate_gateway::http::wire::{HeadLimits, HeadScan};
-use tidegate_gateway::proxy::navigation;
+use tidegate_gateway::proxy::navigation::RequestKind;
 use tidegate_gateway::shared::Drain;
 use tidegate_gateway::shared::policies::PublishedPolicies;
 use tidegate_gateway::shared::request_paths::RequestPaths;
+use tidegate_http::{HeadLimits, RequestHead, RequestParser};
 use tidegate_settings::Room;
 use tokio::sync::watch;
 
@@ -128,12 +127,10 @@ fn once(name: &str, times: usize, mut call: impl FnMut()) {
     println!("{name:34} {:8} µs, longest {} µs", took[times / 2], took[times - 1]);
 }
 
-fn parts() -> Parts {
-    let mut request = Request::builder().uri("/search?q=tide+tables&page=2");
-    for (name, value) in FIELDS {
-        request = request.header(name, value);
-    }
-    request.body(()).expect("a request").into_parts().0
+fn request() -> RequestHead {
+    let mut head = RequestHead::new(Method::GET, "/search?q=tide+tables&page=2", Version::HTTP_11);
+    FIELDS.iter().for_each(|(name, value)| head.fields.append((*name).into(), value.as_bytes()));
+    head
 }
 
 fn heads() {
@@ -143,18 +140,18 @@ fn heads() {
     }
     head.extend_from_slice(b"\r\n");
     let limits = HeadLimits { bytes: 16 << 10, fields: 100, target: 8 << 10, body: 1 << 30 };
-    bench("head scan", HeadScan::default, |mut scan| {
-        black_box(scan.scan(black_box(&head), &limits)).ok();
+    bench("head parse", RequestParser::new, |mut parser| {
+        black_box(parser.parse(black_box(&head), &limits)).ok();
     });
-    bench("head check", parts, |mut parts| {
-        black_box(hygiene::check(&mut parts)).ok();
+    bench("head check", request, |mut head| {
+        black_box(hygiene::check(&mut head)).ok();
     });
-    let headers = parts().headers;
+    let fields = request().fields;
     bench(
-        "wants html",
+        "kind of request",
         || (),
         |()| {
-            black_box(navigation::wants_html(black_box(&headers)));
+            black_box(RequestKind::of(black_box(&fields)));
         },
     );
     let context = ForwardContext {
@@ -168,9 +165,9 @@ fn heads() {
         keep_upgrade: false,
         is_own_cookie: tidegate_settings::is_gate_cookie,
     };
-    bench("prepare request", parts, |mut parts| {
-        hygiene::prepare_request(&mut parts, &context);
-        black_box(&parts);
+    bench("prepare request", request, |mut head| {
+        hygiene::prepare_request(&mut head, &context);
+        black_box(&head);
     });
 }
 
@@ -239,6 +236,13 @@ fn pages() {
             let mut out = Vec::new();
             pages.waiting(black_box(&view), &mut out);
             black_box(out);
+        },
+    );
+    bench(
+        "page in pieces",
+        || (),
+        |()| {
+            black_box(pages.pieces(black_box(&view)));
         },
     );
     bench(

@@ -6,7 +6,7 @@
 //! proxy │ control                          one request │ the control tick; they meet in `shared` only
 //! shared                                   what both sides touch
 //! config                                   the settings, compiled for running
-//! http │ upstream │ history                wire │ connections to the origin │ the measurement database
+//! http │ upstream │ history                visitors' connections │ the origin's │ the measurement database
 //! base                                     clock, logs, files
 //! ```
 //!

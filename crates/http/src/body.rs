@@ -3,3 +3,6 @@
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod trailers;
+
+#[cfg(test)]
+mod tests;

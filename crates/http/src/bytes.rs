@@ -30,6 +30,29 @@ pub fn is_text(bytes: &[u8]) -> bool {
         == 0
 }
 
+/// Whether whole lines have nothing in their values that [`is_text`] refuses: no control character but HTAB,
+/// and CR before LF only. Many lines at once are checked much faster than each of them.
+pub fn is_clean(lines: &[u8]) -> bool {
+    let is_bad = |b: u8, next: u8| {
+        let is_end = u8::from(b == b'\n') | (u8::from(b == b'\r') & u8::from(next == b'\n'));
+        (u8::from(b < 0x20) & u8::from(b != b'\t') & (is_end ^ 1)) | u8::from(b == 0x7f)
+    };
+    let pairs = lines.iter().zip(lines.get(1..).unwrap_or_default());
+    pairs.fold(0u8, |bad, (&b, &next)| bad | is_bad(b, next)) == 0
+}
+
+/// A value without the white space around it (RFC 9110 5.5), and how much of it was before.
+pub fn trimmed(value: &[u8]) -> (&[u8], usize) {
+    let (mut inner, mut before) = (value, 0);
+    while let [b' ' | b'\t', rest @ ..] = inner {
+        (inner, before) = (rest, before + 1);
+    }
+    while let [rest @ .., b' ' | b'\t'] = inner {
+        inner = rest;
+    }
+    (inner, before)
+}
+
 /// One decimal number below 2^63: digits only, no sign, no list (RFC 9110 8.6). Half of `u64`, so that
 /// neither a sum of lengths in the gateway nor an origin's signed integer can overflow.
 pub fn decimal(digits: &[u8]) -> Option<u64> {
@@ -64,6 +87,21 @@ mod tests {
         for b in 0..=255u8 {
             assert_eq!(is_text(&[b'a', b, b'z']), b == b'\t' || (b >= 0x20 && b != 0x7f), "{b}");
         }
+    }
+
+    #[test]
+    fn lines_are_clean_if_all_their_values_are() {
+        assert!(is_clean(b"a: b\tc\r\n\xe9\r\n") && is_clean(b"\r\n") && is_clean(b""));
+        for bad in ["a\rb\r\n", "a\r\r\n", "a\0\r\n", "a\x7f\r\n", "\x0b\r\n", "\ra\r\n"] {
+            assert!(!is_clean(bad.as_bytes()), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn white_space_around_a_value_does_not_count() {
+        assert_eq!(trimmed(b" \ta b\t "), (&b"a b"[..], 2));
+        assert_eq!(trimmed(b" \t "), (&b""[..], 3));
+        assert_eq!(trimmed(b""), (&b""[..], 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::bytes::{is_text, is_token};
+use crate::bytes::{is_text, is_token, trimmed};
 use crate::name::{COUNT, Known, Name};
 use crate::recycle::{Pooled, Recycled};
 
@@ -28,6 +28,22 @@ pub(crate) struct Line {
     pub(crate) kind: Kind,
 }
 
+impl Line {
+    /// A line without its CRLF, which begins at `start`.
+    pub(crate) fn new(start: usize, line: &[u8], name_len: usize, known: Option<Known>) -> Self {
+        let (value, before) = trimmed(&line[name_len + 1..]);
+        let value_at = start + name_len + 1 + before;
+        Self {
+            start: start as u32,
+            value: value_at as u32,
+            value_end: (value_at + value.len()) as u32,
+            end: (start + line.len() + 2) as u32,
+            name_len: name_len as u32,
+            kind: known.map_or(Kind::Other, Kind::Known),
+        }
+    }
+}
+
 /// What a line is to lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -35,12 +51,6 @@ pub(crate) enum Kind {
     Other,
     /// Removed or replaced.
     Gone,
-}
-
-impl From<Option<Known>> for Kind {
-    fn from(known: Option<Known>) -> Self {
-        known.map_or(Self::Other, Self::Known)
-    }
 }
 
 impl Pooled for Line {

@@ -7,9 +7,9 @@
 //!             ◄────── BodyEncoder ◄──────────────────── pieces ◄── BodyDecoder ◄──
 //! ```
 //!
-//! Strict on purpose: whatever two parsers may read in two ways is refused, so that what is passed on has been
-//! understood in exactly one way. No verdict depends on how the bytes were cut into pieces. What is refused,
-//! and why: `docs/http.md`.
+//! Strict on purpose: whatever two parsers may read in two ways is refused, so that what is passed on has
+//! been understood in exactly one way. No verdict depends on how the bytes were cut into pieces. What is
+//! refused, and why: `docs/http.md`.
 //!
 //! Knows nothing of rooms or gates, and decides nothing but what is a message.
 

@@ -85,47 +85,48 @@ known! {
 /// How many names are known.
 pub(crate) const COUNT: usize = Known::ALL.len();
 
-/// The known names by their length: a name is compared with those of its length only.
-static BY_LEN: [&[Known]; LONGEST + 1] = {
-    let mut table: [&[Known]; LONGEST + 1] = [&[]; LONGEST + 1];
-    let mut from = 0;
-    while from < COUNT {
-        let len = SORTED[from].as_str().len();
-        let mut to = from;
-        while to < COUNT && SORTED[to].as_str().len() == len {
-            to += 1;
-        }
-        table[len] = SORTED.split_at(to).0.split_at(from).1;
-        from = to;
+/// The known names by [`slot`]: a name is compared with one other at most.
+static TABLE: [Option<Known>; SLOTS] = {
+    let mut table = [None; SLOTS];
+    let mut i = 0;
+    while i < COUNT {
+        let at = slot(Known::ALL[i].as_str().as_bytes());
+        assert!(table[at].is_none(), "two names share a slot: choose other factors");
+        table[at] = Some(Known::ALL[i]);
+        i += 1;
     }
     table
 };
 
-const LONGEST: usize = SORTED[COUNT - 1].as_str().len();
+const SLOTS: usize = 256;
 
-/// By length.
-const SORTED: [Known; COUNT] = {
-    let mut sorted = [Known::Accept; COUNT];
-    let (mut len, mut filled) = (0, 0);
-    while filled < COUNT {
-        let mut i = 0;
-        while i < COUNT {
-            if Known::ALL[i].as_str().len() == len {
-                sorted[filled] = Known::ALL[i];
-                filled += 1;
-            }
-            i += 1;
-        }
-        len += 1;
+/// A hash of length and three letters without case, by which all known names differ (factors found by trial).
+const fn slot(name: &[u8]) -> usize {
+    const fn letter(b: u8) -> usize {
+        (b | 0x20) as usize
     }
-    sorted
-};
+    let len = name.len();
+    let (first, last, third_last) = (name[0], name[len - 1], name[len.saturating_sub(3)]);
+    (len * 11 + letter(first) * 28 + letter(last) * 12 + letter(third_last) * 2) % SLOTS
+}
+
+/// Whether `name` is `lower`, in whatever case. Without a branch per byte.
+fn is_same(name: &[u8], lower: &[u8]) -> bool {
+    let differs = |b: u8, c: u8| {
+        // Letters may differ in one bit; other characters of known names have no bit of 0x40.
+        let case = (c & 0x40) >> 1;
+        (b ^ c) & !case
+    };
+    name.len() == lower.len() && name.iter().zip(lower).fold(0, |acc, (&b, &c)| acc | differs(b, c)) == 0
+}
 
 impl Known {
     /// The known name that `name` is, in whatever case.
     pub fn of(name: &[u8]) -> Option<Self> {
-        let same = BY_LEN.get(name.len())?;
-        same.iter().copied().find(|known| known.as_str().as_bytes().eq_ignore_ascii_case(name))
+        if name.is_empty() {
+            return None;
+        }
+        TABLE[slot(name)].filter(|known| is_same(name, known.as_str().as_bytes()))
     }
 }
 
@@ -194,6 +195,11 @@ mod tests {
             assert!(matches!(Name::Other(text).resolved(), Name::Known(k) if k == *known));
         }
         assert_eq!(Known::of(b""), None);
+        for b in 0..=255u8 {
+            let is_host = matches!(b, b'h' | b'H');
+            assert_eq!(Known::of(&[b, b'o', b's', b't']).is_some(), is_host, "{b}");
+            assert_eq!(Known::of(&[b"content", &[b][..], b"length"].concat()).is_some(), b == b'-', "{b}");
+        }
         assert_eq!(Known::of(&[b'a'; 300]), None);
     }
 }

@@ -4,9 +4,9 @@
 //! order, each only when its LF is there, and the limits are positions in the byte stream. Rejected: waiting
 //! for CRLFCRLF and checking the whole (quadratic for small pieces, and a head of bare LFs would never end).
 
-use crate::bytes::{is_text, is_token};
+use crate::bytes::{is_clean, is_text, is_token, trimmed};
 use crate::error::BadLine;
-use crate::fields::{Fields, Kind, Line};
+use crate::fields::{Fields, Line};
 use crate::name::Known;
 
 pub(crate) mod request;
@@ -37,9 +37,21 @@ struct Lines {
     start: usize,
     /// Bytes already searched for LF.
     seen: usize,
+    /// Lines that end before this are known to be clean.
+    clean: usize,
 }
 
 impl Lines {
+    /// Looks at all lines that have arrived since the last time, before they are taken one by one.
+    fn look(&mut self, head: &[u8]) {
+        if let Some(last) = memchr::memrchr(b'\n', &head[self.seen..]) {
+            let end = self.seen + last + 1;
+            if is_clean(&head[self.start..end]) {
+                self.clean = end;
+            }
+        }
+    }
+
     /// The position of the next LF; `None` if it is not there yet.
     fn find(&mut self, head: &[u8]) -> Option<usize> {
         match memchr::memchr(b'\n', &head[self.seen..]) {
@@ -51,13 +63,23 @@ impl Lines {
         }
     }
 
-    /// The line that the LF at `lf` ends, without its CRLF, and its position.
-    fn take<'h>(&mut self, head: &'h [u8], lf: usize) -> Result<(usize, &'h [u8]), BadLine> {
-        let start = self.start;
-        let [line @ .., b'\r'] = &head[start..lf] else { return Err(BadLine::BareLf) };
+    /// The line that the LF at `lf` ends.
+    fn take<'h>(&mut self, head: &'h [u8], lf: usize) -> Result<Text<'h>, BadLine> {
+        let at = self.start;
+        let [text @ .., b'\r'] = &head[at..lf] else { return Err(BadLine::BareLf) };
         (self.start, self.seen) = (lf + 1, lf + 1);
-        Ok((start, line))
+        Ok(Text { at, text, is_clean: lf < self.clean })
     }
+}
+
+/// A line without its CRLF.
+#[derive(Clone, Copy)]
+struct Text<'h> {
+    /// Its position in the head.
+    at: usize,
+    text: &'h [u8],
+    /// It has no bare CR and no control character but HTAB.
+    is_clean: bool,
 }
 
 /// The field lines of a head, as they are found. Positions are counted from the first of them.
@@ -73,8 +95,7 @@ impl Section {
     /// Checks a line and notes it; returns what it is and its value.
     fn add<'h>(
         &mut self,
-        at: usize,
-        line: &'h [u8],
+        Text { at, text: line, is_clean }: Text<'h>,
         max: usize,
     ) -> Result<(Option<Known>, &'h [u8]), BadLine> {
         if matches!(line[0], b' ' | b'\t') {
@@ -84,30 +105,19 @@ impl Section {
         if self.count > max.min(MAX_FIELDS) {
             return Err(BadLine::TooManyFields);
         }
-        let mut colon = 0;
-        while colon < line.len() && is_token(line[colon]) {
-            colon += 1;
-        }
-        if colon == 0 || line.get(colon) != Some(&b':') {
+        let colon = line.iter().position(|&b| !is_token(b)).unwrap_or(line.len());
+        let (name, [b':', value @ ..]) = line.split_at(colon) else {
+            return Err(broken(line).unwrap_or(BadLine::FieldName));
+        };
+        if name.is_empty() {
             return Err(broken(line).unwrap_or(BadLine::FieldName));
         }
-        let (name, value) = (&line[..colon], &line[colon + 1..]);
-        if !is_text(value) {
+        if !is_clean && !is_text(value) {
             return Err(broken(value).unwrap_or(BadLine::Control));
         }
         let known = Known::of(name);
-        let (value, before) = trimmed(value);
-        let from = at - self.start;
-        let value_at = from + colon + 1 + before;
-        self.fields.push(Line {
-            start: from as u32,
-            value: value_at as u32,
-            value_end: (value_at + value.len()) as u32,
-            end: (from + line.len() + 2) as u32,
-            name_len: colon as u32,
-            kind: Kind::from(known),
-        });
-        Ok((known, value))
+        self.fields.push(Line::new(at - self.start, line, colon, known));
+        Ok((known, trimmed(value).0))
     }
 
     /// The lines, with the text of the head that ends at `end`.
@@ -116,12 +126,6 @@ impl Section {
         fields.fill(&head[self.start..end]);
         fields
     }
-}
-
-/// A value without the white space around it, and how much of it was before.
-fn trimmed(value: &[u8]) -> (&[u8], usize) {
-    let front = value.trim_ascii_start();
-    (front.trim_ascii_end(), value.len() - front.len())
 }
 
 /// The worst mistake in a part that is invalid anyway: a bare CR or a control character, if there is one.
@@ -135,3 +139,6 @@ fn broken(part: &[u8]) -> Option<BadLine> {
         Some(BadLine::Control)
     }
 }
+
+#[cfg(test)]
+mod tests;

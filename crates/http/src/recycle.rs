@@ -8,8 +8,8 @@ use std::ops::{Deref, DerefMut};
 
 /// Buffers kept by a thread, of each kind: as many heads as a worker usually has at once.
 const KEPT: usize = 256;
-/// Largest capacity that is kept, in elements: bytes of a text, lines of a head.
-const LARGEST: usize = 16 << 10;
+/// Largest buffer that is kept, in bytes: with all of them, a thread's lists are bounded by 4 MiB.
+const LARGEST: usize = 8 << 10;
 /// Capacity of a new buffer: what most heads need.
 const FIRST: usize = 1 << 10;
 
@@ -48,7 +48,7 @@ impl<T: Pooled> Recycled<T> {
 
 impl<T: Pooled> Drop for Recycled<T> {
     fn drop(&mut self) {
-        if self.0.capacity() == 0 || self.0.capacity() > LARGEST {
+        if self.0.capacity() == 0 || self.0.capacity() * size_of::<T>() > LARGEST {
             return;
         }
         let mut buffer = std::mem::take(&mut self.0);

@@ -92,3 +92,6 @@ fn write_decimal(out: &mut Vec<u8>, mut n: u64) {
     }
     out.extend_from_slice(&digits[at..]);
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
-use tidegate_gateway::proxy::respond::STATUS_FIELD;
+use tidegate_gateway::proxy::respond;
 
 use crate::visitor::RequestKind;
 
@@ -120,7 +120,7 @@ const OVERLOADED: &str = ":overloaded";
 /// the gate have `Retry-After`.
 pub fn wants_body(ask: RequestKind, headers: &HeaderMap) -> bool {
     ask == RequestKind::Status
-        || headers.contains_key(STATUS_FIELD)
+        || headers.contains_key(respond::STATUS_FIELD)
         || headers.contains_key(header::RETRY_AFTER)
 }
 
@@ -137,8 +137,9 @@ pub fn read(ask: RequestKind, status: StatusCode, headers: &HeaderMap, body: &[u
         return Reading { redirect: read_redirect(status, headers), ..plain(refused) };
     }
     let told = if wants_body(ask, headers) { Told::read(headers, body) } else { Told::default() };
-    let status_path =
-        text(headers, &STATUS_FIELD).or(told.status_url.as_deref()).filter(|path| is_local(path));
+    let status_path = text(headers, &HeaderName::from_static(respond::STATUS_FIELD))
+        .or(told.status_url.as_deref())
+        .filter(|path| is_local(path));
     let retry_after = text(headers, &header::RETRY_AFTER).and_then(|value| delay(value, now));
     // `Refresh: 5` or `Refresh: 5; url=...`; the visitor comes back to the address it came to.
     let refresh = text(headers, &REFRESH).and_then(|value| seconds(value.split([';', ',']).next()?));

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::kinds::quantity::show_duration;
 use super::read::Reader;
 use super::{
-    Settings, Visitors, capacity, class, congestion, correlate, enforcing, kernel, role, session, tls,
+    OriginProtocol, Settings, Visitors, capacity, class, congestion, correlate, enforcing, kernel, role,
+    session, tls,
 };
 
 /// The room keeps a queue of a tenth of a second's work and the deviation of a second's visitors, at most a
@@ -53,6 +54,7 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
         let (expected, got) = ("at most `limits.max_header_bytes`, which includes it", limits.max_uri_bytes);
         out.conflict("limits.max_uri_bytes", expected, got.to_string(), None);
     }
+    http2(settings, out);
     let replicas = &settings.origin.replicas;
     for (i, replica) in replicas.iter().enumerate().filter(|(i, replica)| replicas[..*i].contains(replica)) {
         let got = format!("\"{replica}\" again");
@@ -85,6 +87,19 @@ fn listeners(settings: &Settings, out: &mut Reader) {
     // With port 0 the kernel chooses a free port for each.
     if http.port() == admin.port() && http.port() != 0 && overlap {
         out.conflict("listen.admin", "another port than `listen.http`", format!("{admin} for both"), None);
+    }
+}
+
+fn http2(settings: &Settings, out: &mut Reader) {
+    if settings.origin.protocol == OriginProtocol::Auto {
+        let hint = "Say which of the two the origin speaks.".to_owned();
+        let expected = "\"http1\" or \"h2\": it is chosen in TLS, and the origin is spoken to in clear";
+        out.conflict("origin.protocol", expected, "\"auto\"", Some(hint));
+    }
+    let (stream, connection) = (settings.http2.stream_window, settings.http2.connection_window);
+    if stream > connection {
+        let expected = "at most `http2.connection_window`, which it is part of";
+        out.conflict("http2.stream_window", expected, stream.to_string(), None);
     }
 }
 

@@ -58,8 +58,8 @@ pub use overrides::Override;
 pub use print::Change;
 pub use role::Role;
 pub use sections::{
-    AccessLog, Binding, Eject, Health, History, Limits, Listen, Log, LogFormat, Origin, Proxy, Queue, Room,
-    Tuners, Unit,
+    AccessLog, Binding, Eject, Health, History, Http2, Limits, Listen, Log, LogFormat, Origin,
+    OriginProtocol, Proxy, Queue, Room, Tuners, Unit,
 };
 pub use session::{Session, SessionBy, SessionMax, WhenFull, is_gate_cookie};
 pub use tls::{
@@ -226,6 +226,8 @@ settings! {
         proxy: Proxy,
         /// Limits of one visitor: time and size.
         limits: Limits,
+        /// HTTP/2 to visitors. New connections take over changed values.
+        http2: Http2,
         /// How much the origin can serve.
         capacity: Capacity,
         /// The waiting room.

@@ -41,6 +41,15 @@ impl Named for Scheduling {
 }
 
 named! {
+    /// What the origin is spoken to in.
+    pub enum OriginProtocol {
+        #[default] Http1 = "http1",
+        /// HTTP/2, from the first byte on.
+        Http2 = "h2",
+        /// What the origin chooses when TLS is set up (ALPN).
+        Auto = "auto",
+    }
+
     /// Form of log lines.
     pub enum LogFormat {
         #[default] Text = "text",
@@ -81,6 +90,25 @@ section! {
         [restart] workers: usize = 0 => Count(0..=1024);
         /// Length of the kernel's accept queue per worker.
         [restart] backlog: u32 = 4096 => Count(1..=65_535);
+        /// Speak HTTP/2 with visitors who begin with it in clear, or ask for it in TLS (ALPN).
+        http2: bool = true => Flag;
+    }
+
+    /// HTTP/2 to visitors. New connections take over changed values.
+    pub struct Http2 [tunable] {
+        /// Requests under way at once on one connection.
+        max_streams: u32 = 100 => Count(1..=10_000);
+        /// Bytes of one request's body that may come before the origin takes them.
+        stream_window: u32 = 256 << 10 => Size { bounds: 64 << 10..=16 << 20, zero: false };
+        /// The same for all requests of a connection together.
+        connection_window: u32 = 1 << 20 => Size { bounds: 64 << 10..=64 << 20, zero: false };
+        /// Requests of one connection that may be taken back (RST_STREAM) at once; a tenth as many per
+        /// second for long. A connection with more is ended.
+        max_resets: u32 = 200 => Count(10..=100_000);
+        /// Frames of one connection that carry nothing (PING, SETTINGS, PRIORITY, empty DATA, unknown ones) and
+        /// may come at once; a tenth as many per second for long, and one for each KiB carried. A connection
+        /// with more is ended.
+        max_control_frames: u32 = 1000 => Count(50..=1_000_000);
     }
 
     /// The service behind the gate.
@@ -104,6 +132,11 @@ section! {
         max_idle: usize = 256 => Count(0..=65_535);
         /// Retries as a share of requests (0..=1).
         retry_budget: f64 = 0.2 => Portion;
+        /// `"http1"`, or `"h2"`: HTTP/2 from the first byte on, for origins that expect it (gRPC servers do);
+        /// `"auto"`: what the origin chooses in TLS (ALPN).
+        [fixed] protocol: OriginProtocol = OriginProtocol::Http1 => Choice;
+        /// HTTP/2 connections per worker and replica.
+        http2_connections: usize = 2 => Count(1..=64);
         /// `Host` sent to the origin; empty: the visitor's.
         [fixed] host: String = String::new() => HOST_FIELD;
         /// Authorities that certificates of `https://` replicas must be of, instead of those of the system: a

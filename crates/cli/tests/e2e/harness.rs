@@ -122,6 +122,12 @@ impl Config {
         self.set(key, format!("\"{value}\""))
     }
 
+    /// Leaves a key at its default.
+    pub fn without(mut self, key: &str) -> Self {
+        assert!(self.keys.remove(key).is_some(), "{key} is not set");
+        self
+    }
+
     /// Adds a `[[class]]` with these lines.
     pub fn class(mut self, lines: &str) -> Self {
         self.classes.push_str(&format!("\n[[class]]\n{lines}\n"));

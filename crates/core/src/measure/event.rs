@@ -42,6 +42,7 @@ events! {
     RequestsBad "requests_bad" "Requests refused as malformed or ambiguous."
     HeaderTimeout "header_timeout" "Connections closed because a request head took longer than limits.header_timeout."
     IdleTimeout "idle_timeout" "Connections closed after limits.idle_timeout without a request."
+    Http2Floods "http2_floods" "HTTP/2 connections ended because of a flood of frames (http2.max_resets, http2.max_control_frames, and what HTTP/2 itself bounds)."
     BodyTimeout "body_timeout" "Requests ended because a body stalled for longer than limits.body_timeout."
     RequestTimeout "request_timeout" "Requests ended because they took longer than limits.request_timeout."
     UriTooLong "uri_too_long" "Requests refused because the target exceeded limits.max_uri_bytes."

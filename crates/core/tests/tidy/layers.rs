@@ -62,8 +62,10 @@ const MUTANTS: &str = "crates/core/src/mutants.rs";
 const CLOCK: &str = "crates/gateway/src/base/clock.rs";
 const CLOCKS: [&str; 4] = ["std::time::Instant", "SystemTime", "clock_gettime", "UNIX_EPOCH"];
 
+/// What an answer is made with.
+const ANSWERS: [&str; 2] = ["StatusCode", "ResponseHead::new"];
 /// Where answers are made. A status anywhere else would be a decision in the wrong place.
-const MAY_ANSWER: [&str; 4] = ["proxy/respond", "http/wire", "config/page", "admin"];
+const MAY_ANSWER: [&str; 4] = ["proxy/respond", "http/http1", "config/page", "admin"];
 /// The side of the origin, and of other applications, which reads the statuses that those have chosen.
 const MAY_READ: [&str; 8] = [
     "proxy/stages/forward",
@@ -134,8 +136,10 @@ pub fn check(source: &Source) -> Vec<Finding> {
             }
         }
         let answers = MAY_ANSWER.iter().chain(&MAY_READ).any(|stem| below.starts_with(stem));
-        if source.krate() == "gateway" && !answers && contains_name(code, "StatusCode") {
-            forbid(number, format!("StatusCode belongs to {MAY_ANSWER:?}"));
+        if source.krate() == "gateway" && !answers {
+            for name in ANSWERS.iter().filter(|name| contains_name(code, name)) {
+                forbid(number, format!("{name} belongs to {MAY_ANSWER:?}"));
+            }
         }
     }
     findings

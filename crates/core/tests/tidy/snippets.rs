@@ -36,7 +36,7 @@ const RUST: &[(&str, &str, usize)] = &[
     (GATEWAY, "//! Doc.\nfn f() -> StatusCode { StatusCode::OK }\n", 1),
     ("crates/gateway/src/proxy/respond.rs", "//! Doc.\nfn f() -> StatusCode { StatusCode::OK }\n", 0),
     ("crates/gateway/src/upstream/dispatch/head.rs", "//! Doc.\nfn f(s: StatusCode) {}\n", 0),
-    ("crates/gateway/src/http/wire/parse.rs", "//! Doc.\nfn f() -> StatusCode { StatusCode::OK }\n", 0),
+    ("crates/gateway/src/http/http1/read.rs", "//! Doc.\nfn f() -> StatusCode { StatusCode::OK }\n", 0),
     (TEST, "//! Doc.\n#[test]\n#[ignore]\nfn f() {}\n", 1),
     (TEST, "//! Doc.\n#[test]\nfn f() { std::thread::sleep(d); }\n", 1),
     ("crates/lab/src/demo.rs", "//! Doc.\nfn f() { std::thread::sleep(d); }\n", 0),

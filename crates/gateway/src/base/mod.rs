@@ -6,4 +6,5 @@ pub mod clock;
 pub mod guard;
 pub mod log;
 pub mod redeemed_log;
+pub mod scratch;
 pub mod state_dir;

@@ -21,9 +21,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
 use parking_lot::Mutex;
 use tidegate_core::units::Timestamp;
+use tidegate_http::RequestHead;
 use tokio::sync::watch;
 
 use crate::base::clock::Clock;
@@ -111,13 +112,8 @@ impl Authoriser {
     }
 
     /// Whether the request may go on, and as what. Must run within a `LocalRuntime`.
-    pub async fn ask(
-        self: &Arc<Self>,
-        parts: &request::Parts,
-        client: IpAddr,
-        clock: &Arc<Clock>,
-    ) -> Verdict {
-        let about = About::of(&self.settings, parts, client);
+    pub async fn ask(self: &Arc<Self>, head: &RequestHead, client: IpAddr, clock: &Arc<Clock>) -> Verdict {
+        let about = About::of(&self.settings, head, client);
         let mut answer = match self.look(&about, clock) {
             Ok(verdict) => return verdict,
             Err(answer) => answer,
@@ -195,14 +191,14 @@ struct About {
 }
 
 impl About {
-    fn of(settings: &tidegate_settings::Application, parts: &request::Parts, client: IpAddr) -> Self {
+    fn of(settings: &tidegate_settings::Application, head: &RequestHead, client: IpAddr) -> Self {
         let of_cookie = || {
-            let value = tiers::cookies(&parts.headers, &settings.cookie).next()?;
+            let value = tiers::cookies(&head.fields, &settings.cookie).next()?;
             let pair = [settings.cookie.as_bytes(), b"=", value].concat();
             Some(Self { name: header::COOKIE, value: HeaderValue::from_bytes(&pair).ok()? })
         };
         let of_url = || {
-            let url = format!("{}{}", target::host(parts).to_ascii_lowercase(), parts.uri.path());
+            let url = format!("{}{}", target::host(head).to_ascii_lowercase(), head.path());
             Some(Self { name: URL, value: HeaderValue::from_str(&url).ok()? })
         };
         let found = match settings.key {

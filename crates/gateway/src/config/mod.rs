@@ -5,10 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, request};
 use tidegate_core::admission::SessionRules;
 use tidegate_core::capacity::{self, Estimator, GateLoad};
-use tidegate_core::classify::{ClassRule, Classifier, ClassifyError, Fields, RequestHead, Rules};
+use tidegate_core::classify::{self, ClassRule, Classifier, ClassifyError, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::gate::{ClassConfig, GateConfig};
 use tidegate_core::ingress::{Ingress, IngressConfig};
@@ -18,6 +17,7 @@ use tidegate_core::room::RoomConfig;
 use tidegate_core::session::{Cap, SessionConfig};
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
 use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
+use tidegate_http::{Fields, Name, RequestHead};
 
 use crate::config::authoriser::Authoriser;
 use crate::config::page::{PageError, Pages};
@@ -261,7 +261,7 @@ impl Config {
         by_id(&self.order, known, self.classes.len(), |_| IngressConfig::default())
     }
 
-    pub fn classify(&self, head: &RequestHead<'_>) -> ClassId {
+    pub fn classify(&self, head: &classify::RequestHead<'_>) -> ClassId {
         self.order[self.classifier.classify(head).index()]
     }
 
@@ -422,18 +422,18 @@ impl Config {
         }
     }
 
-    pub(crate) fn tier_of(&self, headers: &HeaderMap, client: IpAddr, now: Timestamp) -> TierId {
-        if self.tiers.is_empty() { TierId(0) } else { self.tiers.of(headers, client, now) }
+    pub(crate) fn tier_of(&self, fields: &Fields, client: IpAddr, now: Timestamp) -> TierId {
+        if self.tiers.is_empty() { TierId(0) } else { self.tiers.of(fields, client, now) }
     }
 
-    pub(crate) fn class_of(&self, parts: &request::Parts, client: IpAddr, tier: TierId) -> ClassId {
-        let head = RequestHead {
-            method: parts.method.as_str(),
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or_default(),
-            host: target::host(parts),
+    pub(crate) fn class_of(&self, head: &RequestHead, client: IpAddr, tier: TierId) -> ClassId {
+        let head = classify::RequestHead {
+            method: head.method().as_str(),
+            path: head.path(),
+            query: head.query().unwrap_or_default(),
+            host: target::host(head),
             client,
-            fields: &HeadFields(&parts.headers),
+            fields: &HeadFields(&head.fields),
         };
         self.classify_for(&head, tier)
     }
@@ -452,11 +452,11 @@ fn rule(class: &Class) -> ClassRule {
     }
 }
 
-struct HeadFields<'a>(&'a HeaderMap);
+struct HeadFields<'a>(&'a Fields);
 
-impl Fields for HeadFields<'_> {
+impl classify::Fields for HeadFields<'_> {
     fn any(&self, name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        self.0.get_all(name).iter().any(|value| test(value.as_bytes()))
+        self.0.get_all(Name::of(name)).any(test)
     }
 }
 

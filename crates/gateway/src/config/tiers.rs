@@ -13,8 +13,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
-use http::header::COOKIE;
 use ipnet::IpNet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::Value;
@@ -23,6 +21,7 @@ use subtle::{Choice, ConstantTimeEq};
 use tidegate_core::bucket::{BucketConfig, SharedBucket};
 use tidegate_core::policies::{MAX_TIERS, TierId};
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+use tidegate_http::{Fields, Name, name};
 use tidegate_settings::{JwtAlgorithm, Settings};
 
 /// Longest token that is verified: several times what identity providers issue.
@@ -116,8 +115,8 @@ impl Tiers {
         self.iter().find(|(_, tier)| &*tier.name == name).map(|(id, _)| id)
     }
 
-    pub fn of(&self, headers: &HeaderMap, client: IpAddr, now: Timestamp) -> TierId {
-        let mut seen = Seen { headers, hashed: HashMap::new() };
+    pub fn of<'h>(&'h self, fields: &'h Fields, client: IpAddr, now: Timestamp) -> TierId {
+        let mut seen = Seen { fields, hashed: HashMap::new() };
         self.iter()
             .find(|(_, tier)| tier.signs.are_of(&mut seen, client, now))
             .map_or(TierId(0), |(id, _)| id)
@@ -135,7 +134,7 @@ impl Tiers {
 }
 
 struct Seen<'h> {
-    headers: &'h HeaderMap,
+    fields: &'h Fields,
     hashed: HashMap<&'h [u8], [u8; 32]>,
 }
 
@@ -245,21 +244,21 @@ impl Hashes {
 
 impl Signs {
     /// Cheapest first.
-    fn are_of<'h>(&self, seen: &mut Seen<'h>, client: IpAddr, now: Timestamp) -> bool {
+    fn are_of<'h>(&'h self, seen: &mut Seen<'h>, client: IpAddr, now: Timestamp) -> bool {
         self.client.iter().any(|net| net.contains(&client))
             || self.key.as_ref().is_some_and(|(field, hashes)| {
-                let keys = seen.headers.get_all(field.as_str()).iter();
-                keys.map(|value| bearer(value.as_bytes())).any(|key| hashes.hold(&seen.hash(key)))
+                let mut keys = seen.fields.get_all(Name::of(field)).map(bearer);
+                keys.any(|key| hashes.hold(&seen.hash(key)))
             })
             || self.cookie.as_ref().is_some_and(|(name, hashes)| {
-                cookies(seen.headers, name).any(|value| hashes.hold(&seen.hash(value)))
+                cookies(seen.fields, name).any(|value| hashes.hold(&seen.hash(value)))
             })
             || self.token.as_ref().is_some_and(|token| {
                 // Only a single field counts: a signature takes long to verify, and a head could have a
                 // hundred of them.
-                let mut tokens = seen.headers.get_all(token.field.as_str()).iter();
+                let mut tokens = seen.fields.get_all(Name::of(&token.field));
                 let only = tokens.next().filter(|_| tokens.next().is_none());
-                only.is_some_and(|value| token.is_of(bearer(value.as_bytes()), now))
+                only.is_some_and(|value| token.is_of(bearer(value), now))
             })
     }
 }
@@ -272,8 +271,8 @@ fn bearer(value: &[u8]) -> &[u8] {
     }
 }
 
-pub(crate) fn cookies<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
-    let pairs = headers.get_all(COOKIE).iter().flat_map(|field| field.as_bytes().split(|b| *b == b';'));
+pub(crate) fn cookies<'h>(fields: &'h Fields, name: &str) -> impl Iterator<Item = &'h [u8]> {
+    let pairs = fields.get_all(name::COOKIE).flat_map(|line| line.split(|b| *b == b';'));
     pairs.filter_map(move |pair| {
         let rest = pair.trim_ascii().strip_prefix(name.as_bytes())?;
         rest.strip_prefix(b"=")

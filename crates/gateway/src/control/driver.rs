@@ -13,7 +13,7 @@ use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::tune::{Demand, Overload};
 use tidegate_core::units::{Rate, Timestamp};
-use tidegate_settings::Accept;
+use tidegate_settings::{Accept, OriginProtocol};
 use tokio::sync::{Notify, watch};
 
 use crate::base::audit::{Audit, By, Entry};
@@ -348,22 +348,23 @@ impl Control {
 /// The active health checks, started anew when their settings change.
 #[derive(Default)]
 struct Health {
-    settings: Option<tidegate_settings::Health>,
+    settings: Option<(tidegate_settings::Health, OriginProtocol)>,
     task: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Health {
     fn follow(&mut self, shared: &Shared) {
         let live = shared.config.load();
-        let wanted = &live.settings.origin.health;
-        if self.settings.as_ref() == Some(wanted) {
+        let origin = &live.settings.origin;
+        let wanted = (origin.health.clone(), origin.protocol);
+        if self.settings.as_ref() == Some(&wanted) {
             return;
         }
         if let Some(task) = self.task.take() {
             task.abort();
         }
-        self.task = Some(tokio::spawn(health::run(shared.replicas.clone(), wanted.clone())));
-        self.settings = Some(wanted.clone());
+        self.task = Some(tokio::spawn(health::run(shared.replicas.clone(), wanted.0.clone(), wanted.1)));
+        self.settings = Some(wanted);
     }
 }
 

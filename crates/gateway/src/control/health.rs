@@ -9,16 +9,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, header};
+use tidegate_settings::OriginProtocol;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::upstream::balance::{Replica, Replicas};
 use crate::upstream::client::Call;
+use crate::upstream::http2;
 
 /// Checks the replicas for ever; returns at once if no path is configured. To change the settings, abort it
 /// and start another: the replicas' states stay, the counts in a row start over.
 ///
 /// Times are spread by ±10 %, so that many gates do not check in step.
-pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
+pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health, protocol: OriginProtocol) {
     if health.path.is_empty() {
         return;
     }
@@ -30,7 +33,7 @@ pub async fn run(replicas: Arc<Replicas>, health: tidegate_settings::Health) {
         for replica in list.iter().cloned() {
             let health = health.clone();
             checks.spawn(async move {
-                let found = check(&replica, &health).await;
+                let found = check(&replica, &health, protocol).await;
                 (replica, found)
             });
         }
@@ -83,13 +86,24 @@ fn note(
 }
 
 /// Whether the replica answers 2xx or 3xx in time, or what it did instead.
-async fn check(replica: &Arc<Replica>, health: &tidegate_settings::Health) -> Result<(), String> {
+async fn check(
+    replica: &Arc<Replica>,
+    health: &tidegate_settings::Health,
+    protocol: OriginProtocol,
+) -> Result<(), String> {
     let request = Request::get(format!("http://{}{}", replica.target().address(), health.path))
         .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health check"))
         .body(Bytes::new());
     let request = request.map_err(|e| e.to_string())?;
-    let call = Call { request, replica: Some(replica), tls: None, timeout: health.timeout, max_body: None };
-    let status = call.send().await.map_err(|e| e.to_string())?.status();
+    let status = if protocol == OriginProtocol::Http2 {
+        let probe = timeout(health.timeout, http2::probe(replica, request.map(drop)));
+        probe.await.unwrap_or_else(|_| Err(format!("no answer within {:?}", health.timeout).into()))
+    } else {
+        let (replica, timeout) = (Some(replica), health.timeout);
+        let call = Call { request, replica, tls: None, timeout, max_body: None };
+        call.send().await.map(|answer| answer.status())
+    };
+    let status = status.map_err(|e| e.to_string())?;
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("it answered {status}")) }
 }
 

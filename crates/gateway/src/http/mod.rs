@@ -1,11 +1,13 @@
-//! HTTP/1.1, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
+//! HTTP, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
 
+pub mod http1;
+pub mod http2;
 pub mod hygiene;
 pub mod proxy_header;
 pub mod socket;
 pub mod stream;
 pub mod target;
 pub mod tls;
+pub mod tunnel_io;
 pub mod visitor_body;
 pub mod visitor_link;
-pub mod wire;

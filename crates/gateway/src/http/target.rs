@@ -3,67 +3,76 @@
 //! A ticket is sent as `tg=` in the query only across hosts and for clients without cookies. It is removed
 //! before anything else reads the target, so that the origin, the logs and the Referer never show it.
 
+use http::Uri;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Uri, header, request};
+use tidegate_http::{Fields, RequestHead, name};
 
-/// Takes the ticket out of `uri`; what is left is what the visitor asked for.
-pub fn take_ticket(uri: &mut Uri) -> Option<String> {
-    let query = uri.query()?;
+/// Takes the ticket out of the target; what is left is what the visitor asked for.
+pub fn take_ticket(head: &mut RequestHead) -> Option<String> {
+    let (ticket, rest) = without_ticket(head.path(), head.query()?)?;
+    let ticket = ticket.to_owned();
+    head.set_target(&rest);
+    Some(ticket)
+}
+
+/// The ticket of a query, and the target without it. Part of a valid target is valid.
+fn without_ticket<'q>(path: &str, query: &'q str) -> Option<(&'q str, String)> {
     if !query.contains("tg") {
         return None;
     }
     let mut ticket = None;
-    let mut rest = String::with_capacity(uri.path().len() + query.len() + 1);
-    rest.push_str(uri.path());
+    let mut rest = String::with_capacity(path.len() + query.len() + 1);
+    rest.push_str(path);
     let mut separator = '?';
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if name == "tg" {
-            ticket.get_or_insert_with(|| value.to_owned());
+            ticket.get_or_insert(value);
         } else {
             rest.push(separator);
             rest.push_str(pair);
             separator = '&';
         }
     }
-    ticket.as_ref()?;
-    // Part of a valid target is valid. If it were not, the request would be left as it came, with its ticket.
-    let target: PathAndQuery = rest.parse().ok()?;
-    let mut parts = std::mem::take(uri).into_parts();
-    parts.path_and_query = Some(target);
-    *uri = Uri::from_parts(parts).unwrap_or_default();
-    ticket
+    Some((ticket?, rest))
 }
 
 /// Takes the ticket out of the Referer too: the pages of a visitor without cookies have it in their address.
-pub fn clean_referer(headers: &mut HeaderMap) {
-    let Some(value) = headers.get(header::REFERER) else { return };
-    if !value.as_bytes().windows(3).any(|w| w == b"tg=") {
+pub fn clean_referer(fields: &mut Fields) {
+    let Some(value) = fields.get(name::REFERER) else { return };
+    if memchr::memmem::find(value, b"tg=").is_none() {
         return;
     }
-    let clean = value.to_str().ok().and_then(|text| {
-        let mut uri: Uri = text.parse().ok()?;
-        take_ticket(&mut uri);
-        HeaderValue::try_from(uri.to_string()).ok()
-    });
-    match clean {
-        Some(clean) => headers.insert(header::REFERER, clean),
+    match referer_without_ticket(value) {
+        Some(None) => {}
+        Some(Some(clean)) => fields.set(name::REFERER, clean.as_bytes()),
         // Not a URL, so of no use to the origin, but it may contain the ticket.
-        None => headers.remove(header::REFERER),
-    };
+        None => _ = fields.remove(name::REFERER),
+    }
 }
 
-/// Whether the target as a `Location` leads to the same host. Two slashes would name another host, and
-/// browsers read a backslash as a slash.
-pub fn is_local(uri: &Uri) -> bool {
-    let path = uri.path().as_bytes();
+/// The same URL without a ticket; `Some(None)`: it has none. `None`: it is no URL.
+fn referer_without_ticket(value: &[u8]) -> Option<Option<String>> {
+    let uri = Uri::try_from(value).ok()?;
+    let Some((_, rest)) = without_ticket(uri.path(), uri.query().unwrap_or_default()) else {
+        return Some(None);
+    };
+    let mut parts = uri.into_parts();
+    parts.path_and_query = Some(rest.parse().ok()?);
+    Some(Some(Uri::from_parts(parts).ok()?.to_string()))
+}
+
+/// Whether a path as a `Location` leads to the same host. Two slashes would name another host, and browsers
+/// read a backslash as a slash.
+pub fn is_local(path: &str) -> bool {
+    let path = path.as_bytes();
     path.first() == Some(&b'/') && !matches!(path.get(1), Some(b'/' | b'\\'))
 }
 
-/// The lighter target for `uri`: `{path}` in `to` stands for its path, and its query stays unless `to` has
-/// one. `None`: `uri` is such a target already, or the result is not a valid one.
-pub fn lighter(uri: &Uri, to: &str) -> Option<Uri> {
-    let path = uri.path();
+/// The lighter target for a request: `{path}` in `to` stands for its path, and its query stays unless `to`
+/// has one. `None`: the request is for such a target already, or the result is not a valid one.
+pub fn lighter(head: &RequestHead, to: &str) -> Option<PathAndQuery> {
+    let path = head.path();
     if let Some((prefix, _)) = to.split_once("{path}")
         && prefix.len() > 1
         && path.starts_with(prefix)
@@ -71,46 +80,38 @@ pub fn lighter(uri: &Uri, to: &str) -> Option<Uri> {
         return None;
     }
     let mut target = to.replace("{path}", path);
-    if let Some(query) = uri.query().filter(|_| !to.contains('?')) {
+    if let Some(query) = head.query().filter(|_| !to.contains('?')) {
         target.push('?');
         target.push_str(query);
     }
-    let target: PathAndQuery = target.parse().ok()?;
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(target);
-    Uri::from_parts(parts).ok().filter(is_local)
+    target.parse().ok().filter(|target: &PathAndQuery| is_local(target.path()))
 }
 
 /// The requested host, with or without port: the target's if it has one, else that of the `Host` field.
-pub fn host(parts: &request::Parts) -> &str {
-    match parts.uri.authority() {
-        Some(authority) => authority.as_str(),
-        None => parts.headers.get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or_default(),
-    }
+pub fn host(head: &RequestHead) -> &str {
+    head.authority().or_else(|| head.fields.get_str(name::HOST)).unwrap_or_default()
 }
 
 /// The scheme the visitor used: the last one a trusted proxy names, else that of the connection.
-pub fn scheme(headers: &HeaderMap, trusted: bool, of_connection: &'static str) -> &'static str {
+pub fn scheme(fields: &Fields, trusted: bool, of_connection: &'static str) -> &'static str {
     if !trusted {
         return of_connection;
     }
-    let said = headers.get_all("x-forwarded-proto").iter().next_back();
-    let last = said.and_then(|v| v.to_str().ok()).and_then(|v| v.rsplit(',').next());
-    match last {
-        Some(proto) if proto.trim().eq_ignore_ascii_case("https") => "https",
+    let said = fields.get_all(name::X_FORWARDED_PROTO).next_back();
+    match said.and_then(|value| value.rsplit(|b| *b == b',').next()) {
+        Some(proto) if proto.trim_ascii().eq_ignore_ascii_case(b"https") => "https",
         Some(_) => "http",
         None => of_connection,
     }
 }
 
-/// The same target at another of the operator's hosts, with a ticket for it.
-pub fn elsewhere(base: &str, uri: &Uri, ticket: Option<&str>) -> String {
+/// The same path and query at another of the operator's hosts, with a ticket for it.
+pub fn elsewhere(base: &str, target: &str, ticket: Option<&str>) -> String {
     let base = base.trim_end_matches('/');
-    let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     match ticket {
         None => format!("{base}{target}"),
         Some(ticket) => {
-            let separator = if uri.query().is_some() { '&' } else { '?' };
+            let separator = if target.contains('?') { '&' } else { '?' };
             format!("{base}{target}{separator}tg={ticket}")
         }
     }
@@ -118,7 +119,13 @@ pub fn elsewhere(base: &str, uri: &Uri, ticket: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use http::{Method, Version};
+
     use super::*;
+
+    fn head(target: &str) -> RequestHead {
+        RequestHead::new(Method::GET, target, Version::HTTP_11)
+    }
 
     #[test]
     fn the_ticket_is_taken_out_and_nothing_else_changes() {
@@ -137,9 +144,9 @@ mod tests {
             ("/a?", "/a?", None),
             ("http://shop.example/a?tg=T", "http://shop.example/a", Some("T")),
         ] {
-            let mut uri: Uri = from.parse().unwrap();
-            assert_eq!(take_ticket(&mut uri).as_deref(), ticket, "{from}");
-            assert_eq!(uri, *to, "{from}");
+            let mut head = head(from);
+            assert_eq!(take_ticket(&mut head).as_deref(), ticket, "{from}");
+            assert_eq!(head.target(), to, "{from}");
         }
     }
 
@@ -152,9 +159,10 @@ mod tests {
             ("http://shop.example/a?xtg=T", Some("http://shop.example/a?xtg=T")),
             ("no url: tg=T", None),
         ] {
-            let mut headers = HeaderMap::from_iter([(header::REFERER, HeaderValue::from_static(from))]);
-            clean_referer(&mut headers);
-            assert_eq!(headers.get(header::REFERER).map(|v| v.to_str().unwrap()), to, "{from}");
+            let mut fields = Fields::new();
+            fields.append(name::REFERER, from.as_bytes());
+            clean_referer(&mut fields);
+            assert_eq!(fields.get_str(name::REFERER), to, "{from}");
         }
     }
 
@@ -171,11 +179,10 @@ mod tests {
             (Some("http, HTTPS "), true, "http", "https"),
             (Some("https, http"), true, "http", "http"),
         ] {
-            let value = said.map(HeaderValue::from_static);
-            let name = http::HeaderName::from_static("x-forwarded-proto");
-            let headers = HeaderMap::from_iter(value.map(|value| (name, value)));
+            let mut fields = Fields::new();
+            said.iter().for_each(|said: &&str| fields.append(name::X_FORWARDED_PROTO, said.as_bytes()));
             assert_eq!(
-                scheme(&headers, trusted, of_connection),
+                scheme(&fields, trusted, of_connection),
                 expected,
                 "{said:?} {trusted} {of_connection}"
             );
@@ -192,16 +199,14 @@ mod tests {
             ("*", false),
         ];
         for (target, expected) in table {
-            assert_eq!(is_local(&target.parse().unwrap()), expected, "{target}");
+            assert_eq!(is_local(target), expected, "{target}");
         }
     }
 
     #[test]
     fn elsewhere_keeps_path_and_query() {
-        let uri: Uri = "/a?b=c".parse().unwrap();
-        assert_eq!(elsewhere("https://x.example/", &uri, Some("T")), "https://x.example/a?b=c&tg=T");
-        let uri: Uri = "/a".parse().unwrap();
-        assert_eq!(elsewhere("https://x.example", &uri, Some("T")), "https://x.example/a?tg=T");
-        assert_eq!(elsewhere("https://x.example", &uri, None), "https://x.example/a");
+        assert_eq!(elsewhere("https://x.example/", "/a?b=c", Some("T")), "https://x.example/a?b=c&tg=T");
+        assert_eq!(elsewhere("https://x.example", "/a", Some("T")), "https://x.example/a?tg=T");
+        assert_eq!(elsewhere("https://x.example", "/a", None), "https://x.example/a");
     }
 }

@@ -2,18 +2,18 @@
 //! and reported of it.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{REFERER, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, Version, request};
+use http::{Method, Version};
 use tidegate_core::measure::{Counters, Event};
 use tidegate_core::policies::{TierId, visitor_number};
 use tidegate_core::queue::Lane;
 use tidegate_core::throttle::Throttle;
 use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_http::{Fields, Name, RequestHead, is_text, name};
 use tidegate_settings::Explained;
 use tokio::time::Instant;
 
@@ -22,6 +22,8 @@ use crate::config::Config;
 use crate::http::hygiene;
 use crate::http::stream::ConnInfo;
 use crate::http::visitor_link::VisitorLink;
+use crate::proxy::navigation::RequestKind;
+use crate::proxy::respond::OwnAnswer;
 use crate::shared::free_slots::Silence;
 use crate::shared::policies::refusals::{Cause, Refusal};
 use crate::shared::policies::stats::Done;
@@ -30,16 +32,34 @@ use crate::shared::sessions::{RequestSession, SessionLink};
 use crate::shared::{Worker, WorkerHeld};
 use crate::upstream::balance::Replica;
 
-pub(crate) const DECISION: HeaderName = HeaderName::from_static("tidegate-decision");
+pub(crate) const DECISION: Name<'static> = Name::Other("tidegate-decision");
 
 pub struct Conn {
     pub info: ConnInfo,
     pub link: VisitorLink,
     pub control: ConnControl,
     /// The session that is bound to it, if connections identify sessions.
-    pub session: SessionLink,
+    pub session: Rc<SessionLink>,
     /// Until its first request is at the gate, where connections wait for in-flight slots.
     pub silence: Silence,
+}
+
+/// A request's id: the worker's, or that of a trusted proxy.
+#[derive(Clone)]
+pub(crate) enum RequestId {
+    Own([u8; 16]),
+    Given(Box<str>),
+}
+
+impl Deref for RequestId {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Own(digits) => std::str::from_utf8(digits).unwrap_or_default(),
+            Self::Given(id) => id,
+        }
+    }
 }
 
 pub(crate) struct RequestContext {
@@ -52,7 +72,9 @@ pub(crate) struct RequestContext {
     pub(crate) trusted: bool,
     pub(crate) class: ClassId,
     pub(crate) tier: TierId,
-    pub(crate) id: Box<str>,
+    pub(crate) id: RequestId,
+    /// What its fields say of it.
+    pub(crate) kind: RequestKind,
     pub(crate) log: Option<Box<AccessEntry>>,
     /// `limits.request_timeout` after its start.
     pub(crate) deadline: Option<Instant>,
@@ -70,10 +92,10 @@ pub(crate) struct RequestContext {
 /// is an access log.
 pub(crate) struct AccessEntry {
     method: Method,
-    target: Uri,
+    target: Box<str>,
     version: Version,
-    referer: Option<HeaderValue>,
-    user_agent: Option<HeaderValue>,
+    referer: Option<Box<[u8]>>,
+    user_agent: Option<Box<[u8]>>,
     pub(crate) status: u16,
     pub(crate) verdict: &'static str,
     pub(crate) queued: Duration,
@@ -82,13 +104,13 @@ pub(crate) struct AccessEntry {
 
 impl AccessEntry {
     /// Of a head whose ticket has been taken out.
-    fn of(parts: &request::Parts) -> Self {
+    fn of(head: &RequestHead) -> Self {
         Self {
-            method: parts.method.clone(),
-            target: parts.uri.clone(),
-            version: parts.version,
-            referer: parts.headers.get(REFERER).cloned(),
-            user_agent: parts.headers.get(USER_AGENT).cloned(),
+            method: head.method().clone(),
+            target: head.path_and_query().into(),
+            version: head.version(),
+            referer: head.fields.get(name::REFERER).map(Box::from),
+            user_agent: head.fields.get(name::USER_AGENT).map(Box::from),
             status: 0,
             verdict: "",
             queued: Duration::ZERO,
@@ -102,7 +124,7 @@ impl RequestContext {
     pub(crate) fn of(
         worker: Rc<Worker>,
         conn: Rc<Conn>,
-        parts: &request::Parts,
+        head: &RequestHead,
         started: Timestamp,
         deadline: Option<Instant>,
     ) -> Self {
@@ -110,13 +132,14 @@ impl RequestContext {
         let proxy = &config.settings.proxy;
         let peer = conn.info.peer.ip().to_canonical();
         let trusted = proxy.trusted.iter().any(|net| net.contains(&peer));
-        let client = hygiene::client_ip(peer, &parts.headers, &proxy.trusted);
-        let tier = config.tier_of(&parts.headers, client, started);
-        let class = config.class_of(parts, client, tier);
-        let id = worker.request_id();
-        let id = std::str::from_utf8(&id).unwrap_or_default();
-        let id = hygiene::request_id(&parts.headers, trusted, id).into();
-        let log = worker.shared.access.as_ref().map(|_| Box::new(AccessEntry::of(parts)));
+        let client = hygiene::client_ip(peer, &head.fields, &proxy.trusted);
+        let tier = config.tier_of(&head.fields, client, started);
+        let class = config.class_of(head, client, tier);
+        let id = match hygiene::request_id(&head.fields, trusted) {
+            Some(given) => RequestId::Given(given.into()),
+            None => RequestId::Own(worker.request_id()),
+        };
+        let log = worker.shared.access.as_ref().map(|_| Box::new(AccessEntry::of(head)));
         Self {
             worker,
             conn,
@@ -127,6 +150,7 @@ impl RequestContext {
             class,
             tier,
             id,
+            kind: RequestKind::of(&head.fields),
             log,
             deadline,
             shadow: None,
@@ -149,6 +173,7 @@ impl RequestContext {
             class: self.class,
             tier: self.tier,
             id: self.id.clone(),
+            kind: self.kind,
             log: None,
             deadline: self.deadline,
             shadow: None,
@@ -211,12 +236,12 @@ impl RequestContext {
             time: self.started,
             client: self.client,
             method: log.method.as_str(),
-            target: log.target.path_and_query().map_or("*", |t| t.as_str()),
+            target: &log.target,
             version: log.version,
             status: log.status,
             bytes,
-            referer: log.referer.as_ref().map(HeaderValue::as_bytes),
-            user_agent: log.user_agent.as_ref().map(HeaderValue::as_bytes),
+            referer: log.referer.as_deref(),
+            user_agent: log.user_agent.as_deref(),
             request_id: &self.id,
             class: &self.config.class(self.class).name,
             verdict: log.verdict,
@@ -233,8 +258,8 @@ impl RequestContext {
         self.write_log(&log, bytes, self.worker.now().since(self.started));
     }
 
-    pub(crate) fn log_own(&mut self, response: &Response<Bytes>, verdict: &'static str) {
-        self.log_now(response.status().as_u16(), response.body().len() as u64, verdict);
+    pub(crate) fn log_own(&mut self, answer: &OwnAnswer, verdict: &'static str) {
+        self.log_now(answer.head.status().as_u16(), answer.body.len() as u64, verdict);
     }
 
     /// Keeps a refusal for `GET /v1/explain`. `retry_after` in seconds.
@@ -244,38 +269,31 @@ impl RequestContext {
     }
 
     /// Keeps and logs a refusal of the gate's own, and explains it to the visitor.
-    pub(crate) fn refused_by_gate(
-        &mut self,
-        mut response: Response<Bytes>,
-        event: Event,
-        path: &str,
-    ) -> Response<Bytes> {
-        self.explain(response.headers_mut(), event, path);
-        self.log_own(&response, "shed");
-        response
+    pub(crate) fn refused_by_gate(&mut self, mut answer: OwnAnswer, event: Event, path: &str) -> OwnAnswer {
+        self.explain(&mut answer.head.fields, event, path);
+        self.log_own(&answer, "shed");
+        answer
     }
 
     /// Keeps the reason of a refusal, and adds it to the answer's head as far as `explain.header` allows.
-    pub(crate) fn explain(&self, headers: &mut HeaderMap, event: Event, path: &str) {
-        let after = headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+    pub(crate) fn explain(&self, fields: &mut Fields, event: Event, path: &str) {
+        let after = fields.get_str(name::RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
         self.keep_refusal(path, Cause::Gate(event), after.unwrap_or_default());
-        if self.config.settings.explain.header != Explained::Off
-            && let Ok(value) = HeaderValue::from_str(&format!("id={}; by={}", self.id, event.name()))
-        {
-            headers.insert(DECISION, value);
+        if self.config.settings.explain.header != Explained::Off {
+            set_decision(fields, &format!("id={}; by={}", &*self.id, event.name()));
         }
     }
 
     /// Adds a policy's decision to an answer's head as far as `explain.header` allows.
-    pub(crate) fn tell(&self, headers: &mut HeaderMap, record: Option<&Arc<PolicyRecord>>, done: Done) {
+    pub(crate) fn tell(&self, fields: &mut Fields, record: Option<&Arc<PolicyRecord>>, done: Done) {
         if let Some(record) = record {
-            self.tell_of(headers, record, done.name());
+            self.tell_of(fields, record, done.name());
         }
     }
 
     /// Adds the throttle that refused a request, likewise.
-    pub(crate) fn tell_throttle(&self, headers: &mut HeaderMap, throttle: &Throttle) {
-        let id = &self.id;
+    pub(crate) fn tell_throttle(&self, fields: &mut Fields, throttle: &Throttle) {
+        let id = &*self.id;
         let text = match self.config.settings.explain.header {
             Explained::Off => return,
             Explained::Id => format!("id={id}"),
@@ -284,20 +302,18 @@ impl RequestContext {
                 format!("id={id}; throttle=\"{}\"", throttle.name.replace(['"', '\\'], "'"))
             }
         };
-        if let Ok(value) = HeaderValue::from_str(&text) {
-            headers.insert(DECISION, value);
-        }
+        set_decision(fields, &text);
     }
 
     /// Adds the decision that a policy in shadow would have made.
-    pub(crate) fn tell_shadow(&self, headers: &mut HeaderMap) {
+    pub(crate) fn tell_shadow(&self, fields: &mut Fields) {
         if let Some(record) = &self.shadow {
-            self.tell_of(headers, record, "shadow");
+            self.tell_of(fields, record, "shadow");
         }
     }
 
-    fn tell_of(&self, headers: &mut HeaderMap, record: &PolicyRecord, action: &str) {
-        let id = &self.id;
+    fn tell_of(&self, fields: &mut Fields, record: &PolicyRecord, action: &str) {
+        let id = &*self.id;
         let text = match self.config.settings.explain.header {
             Explained::Off => return,
             Explained::Id => format!("id={id}"),
@@ -312,8 +328,13 @@ impl RequestContext {
                 )
             }
         };
-        if let Ok(value) = HeaderValue::from_str(&text) {
-            headers.insert(DECISION, value);
-        }
+        set_decision(fields, &text);
+    }
+}
+
+fn set_decision(fields: &mut Fields, text: &str) {
+    // A level or a figure may come from outside.
+    if is_text(text.as_bytes()) {
+        fields.set(DECISION, text.as_bytes());
     }
 }

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::COOKIE;
-use http::{HeaderMap, HeaderValue};
+use tidegate_http::{Fields, name};
 
+use crate::base::scratch::Scratch;
 use crate::config::ClassTag;
+
+/// 16 bytes in base64 without padding.
+const BINDING_LEN: usize = 22;
 
 /// The gate's cookies of a request, borrowed from its head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,14 +29,15 @@ pub struct Cookies<'a> {
 
 impl<'a> Cookies<'a> {
     /// Reads the cookies that matter for `class`. Of several with one name the first counts (RFC 6265 5.4).
-    pub fn read(headers: &'a HeaderMap, class: ClassTag) -> Self {
+    pub fn read(fields: &'a Fields, class: ClassTag) -> Self {
         let mut found = Self::default();
-        for (name, value) in pairs(headers) {
+        for (name, value) in pairs(fields) {
             found.any = true;
-            let Some(rest) = name.strip_prefix("tg") else { continue };
+            let Some(rest) = name.strip_prefix(b"tg") else { continue };
+            let Ok(value) = std::str::from_utf8(value) else { continue };
             match rest {
-                "id" => found.binding = found.binding.or_else(|| parse_binding(value)),
-                "p" => found.pass = found.pass.or(Some(value)),
+                b"id" => found.binding = found.binding.or_else(|| parse_binding(value)),
+                b"p" => found.pass = found.pass.or(Some(value)),
                 digits if is_class(digits, class) => found.ticket = found.ticket.or(Some(value)),
                 _ => {}
             }
@@ -47,67 +51,87 @@ impl<'a> Cookies<'a> {
     }
 }
 
-/// A new random value to bind tickets to, as a cookie.
-pub fn set_binding(value: [u8; 16], secure: bool) -> HeaderValue {
-    // A year: the value says nothing about the visitor but that the same browser came back.
-    cookie("tgid", &binding_text(value), Duration::from_secs(365 * 24 * 3600), secure)
+/// Cookies to set, as lines of `Set-Cookie`: in the end they become lines of an answer.
+#[derive(Clone, Debug, Default)]
+pub struct SetCookies(Fields);
+
+impl SetCookies {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds them to an answer's fields.
+    pub fn add_to(&self, fields: &mut Fields) {
+        if !self.is_empty() {
+            fields.extend_from(&self.0);
+        }
+    }
+
+    /// A new random value to bind tickets to.
+    pub fn binding(&mut self, value: [u8; 16], secure: bool) {
+        // A year: the value says nothing about the visitor but that the same browser came back.
+        let mut text = [0; BINDING_LEN];
+        let Ok(BINDING_LEN) = URL_SAFE_NO_PAD.encode_slice(value, &mut text) else { return };
+        let text = std::str::from_utf8(&text).unwrap_or_default();
+        self.add("id", "", text, Duration::from_secs(365 * 24 * 3600), secure);
+    }
+
+    /// The value to bind tickets to that is being set.
+    pub fn new_binding(&self) -> Option<[u8; 16]> {
+        let value = |cookie: &'_ [u8]| {
+            let value = cookie.strip_prefix(b"tgid=")?.split(|b| *b == b';').next()?;
+            parse_binding(std::str::from_utf8(value).ok()?)
+        };
+        self.0.get_all(name::SET_COOKIE).find_map(value)
+    }
+
+    pub fn ticket(&mut self, class: ClassTag, sealed: &str, keep: Duration, secure: bool) {
+        self.add("", itoa::Buffer::new().format(class.0), sealed, keep, secure);
+    }
+
+    /// Takes a ticket back after its redemption.
+    pub fn clear_ticket(&mut self, class: ClassTag, secure: bool) {
+        self.ticket(class, "", Duration::ZERO, secure);
+    }
+
+    pub fn pass(&mut self, sealed: &str, keep: Duration, secure: bool) {
+        self.add("p", "", sealed, keep, secure);
+    }
+
+    pub fn clear_pass(&mut self, secure: bool) {
+        self.pass("", Duration::ZERO, secure);
+    }
+
+    /// Whatever was to be done with the pass is not done.
+    pub fn forget_pass(&mut self) {
+        self.0.retain(|_, cookie| !cookie.starts_with(b"tgp="));
+    }
+
+    fn add(&mut self, name: &str, class: &str, value: &str, keep: Duration, secure: bool) {
+        let mut text = Scratch::new();
+        for part in ["tg", name, class, "=", value, "; Path=/; Max-Age="] {
+            text.text(part);
+        }
+        // Not a part of a second too short.
+        text.number(keep.as_secs() + u64::from(keep.subsec_nanos() > 0));
+        text.text("; HttpOnly; SameSite=Lax");
+        if secure {
+            text.text("; Secure");
+        }
+        self.0.append(name::SET_COOKIE, &text);
+    }
 }
 
 pub fn binding_text(value: [u8; 16]) -> String {
     URL_SAFE_NO_PAD.encode(value)
 }
 
-pub fn binding_set(cookies: &[HeaderValue]) -> Option<[u8; 16]> {
-    let value = |cookie: &'_ HeaderValue| {
-        let value = cookie.as_bytes().strip_prefix(b"tgid=")?.split(|b| *b == b';').next()?;
-        parse_binding(std::str::from_utf8(value).ok()?)
-    };
-    cookies.iter().find_map(value)
-}
-
-pub fn set_ticket(class: ClassTag, sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
-    cookie(&format!("tg{}", class.0), sealed, keep, secure)
-}
-
-/// Takes a ticket back after its redemption.
-pub fn clear_ticket(class: ClassTag, secure: bool) -> HeaderValue {
-    set_ticket(class, "", Duration::ZERO, secure)
-}
-
-pub fn set_pass(sealed: &str, keep: Duration, secure: bool) -> HeaderValue {
-    cookie("tgp", sealed, keep, secure)
-}
-
-pub fn clear_pass(secure: bool) -> HeaderValue {
-    set_pass("", Duration::ZERO, secure)
-}
-
-pub fn is_pass(cookie: &HeaderValue) -> bool {
-    cookie.as_bytes().starts_with(b"tgp=")
-}
-
-fn cookie(name: &str, value: &str, keep: Duration, secure: bool) -> HeaderValue {
-    let mut text = String::with_capacity(name.len() + value.len() + 72);
-    text.push_str(name);
-    text.push('=');
-    text.push_str(value);
-    text.push_str("; Path=/; Max-Age=");
-    // Not a part of a second too short.
-    text.push_str(itoa::Buffer::new().format(keep.as_secs() + u64::from(keep.subsec_nanos() > 0)));
-    text.push_str("; HttpOnly; SameSite=Lax");
-    if secure {
-        text.push_str("; Secure");
-    }
-    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
-}
-
-fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|field| field.to_str().ok())
-        .flat_map(|field| field.split(';'))
-        .filter_map(|pair| pair.trim_matches(' ').split_once('='))
+fn pairs(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields.get_all(name::COOKIE).flat_map(|line| line.split(|b| *b == b';')).filter_map(|pair| {
+        let pair = pair.trim_ascii();
+        let at = memchr::memchr(b'=', pair)?;
+        Some((&pair[..at], &pair[at + 1..]))
+    })
 }
 
 pub fn parse_binding(text: &str) -> Option<[u8; 16]> {
@@ -115,57 +139,72 @@ pub fn parse_binding(text: &str) -> Option<[u8; 16]> {
     (URL_SAFE_NO_PAD.decode_slice(text, &mut value).ok()? == 16).then_some(value)
 }
 
-fn is_class(digits: &str, class: ClassTag) -> bool {
-    itoa::Buffer::new().format(class.0) == digits
+fn is_class(digits: &[u8], class: ClassTag) -> bool {
+    itoa::Buffer::new().format(class.0).as_bytes() == digits
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn headers(fields: &[&str]) -> HeaderMap {
-        fields.iter().map(|f| (COOKIE, HeaderValue::from_str(f).unwrap())).collect()
+    fn fields(lines: &[&[u8]]) -> Fields {
+        let mut fields = Fields::new();
+        lines.iter().for_each(|line| fields.append(name::COOKIE, line));
+        fields
+    }
+
+    fn set(set: impl FnOnce(&mut SetCookies)) -> Vec<String> {
+        let mut cookies = SetCookies::default();
+        set(&mut cookies);
+        let mut fields = Fields::new();
+        cookies.add_to(&mut fields);
+        fields.get_all(name::SET_COOKIE).map(|value| String::from_utf8(value.to_vec()).unwrap()).collect()
     }
 
     #[test]
     fn finds_its_own_among_others() {
         let value = [7u8; 16];
-        let id = URL_SAFE_NO_PAD.encode(value);
-        let h = headers(&["a=b; tg12=ticket", &format!("tg1=other; tgid={id}; tgp=pass; tg12=second")]);
-        let c = Cookies::read(&h, ClassTag(12));
+        let id = binding_text(value);
+        let second = format!("tg1=other; caf\u{e9}=\u{e9}; tgid={id}; tgp=pass; tg12=second");
+        let fields = fields(&[b"a=b; tg12=ticket; odd=\xff", second.as_bytes()]);
+        let c = Cookies::read(&fields, ClassTag(12));
         assert_eq!(c.ticket, Some("ticket"));
         assert_eq!(c.binding, Some(value));
         assert_eq!(c.pass, Some("pass"));
-        assert_eq!(Cookies::read(&h, ClassTag(1)).ticket, Some("other"));
-        assert_eq!(Cookies::read(&h, ClassTag(2)).ticket, None);
+        assert_eq!(Cookies::read(&fields, ClassTag(1)).ticket, Some("other"));
+        assert_eq!(Cookies::read(&fields, ClassTag(2)).ticket, None);
     }
 
     #[test]
     fn a_binding_of_another_length_is_none() {
         for bad in ["", "AA", "AAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAA==", "!AAAAAAAAAAAAAAAAAAAAA"]
         {
-            assert_eq!(
-                Cookies::read(&headers(&[&format!("tgid={bad}")]), ClassTag(0)).binding,
-                None,
-                "{bad}"
-            );
+            let line = format!("tgid={bad}");
+            assert_eq!(Cookies::read(&fields(&[line.as_bytes()]), ClassTag(0)).binding, None, "{bad}");
         }
     }
 
     #[test]
-    fn a_binding_that_is_being_set_is_found() {
+    fn a_binding_that_is_being_set_is_found_and_a_pass_can_be_forgotten() {
         let value = [9; 16];
-        let set = [clear_ticket(ClassTag(1), true), set_binding(value, true), clear_pass(true)];
-        assert_eq!(binding_set(&set), Some(value));
-        assert_eq!(binding_set(&set[..1]), None);
+        let mut cookies = SetCookies::default();
+        cookies.clear_ticket(ClassTag(1), true);
+        assert_eq!(cookies.new_binding(), None);
+        cookies.pass("pass", Duration::ZERO, true);
+        cookies.binding(value, true);
+        cookies.forget_pass();
+        assert_eq!(cookies.new_binding(), Some(value));
+        let left = set(|all| *all = cookies);
+        assert!(left.len() == 2 && left[0].starts_with("tg1=;") && left[1].starts_with("tgid="), "{left:?}");
     }
 
     #[test]
     fn cookies_are_spelt_as_rfc_6265_says() {
-        let c = set_ticket(ClassTag(3), "abc", Duration::from_secs(90), true);
-        assert_eq!(c, "tg3=abc; Path=/; Max-Age=90; HttpOnly; SameSite=Lax; Secure");
-        let c = set_pass("abc", Duration::from_millis(1_250), false);
-        assert_eq!(c, "tgp=abc; Path=/; Max-Age=2; HttpOnly; SameSite=Lax");
-        assert_eq!(clear_ticket(ClassTag(255), false), "tg255=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
+        let c = set(|all| all.ticket(ClassTag(3), "abc", Duration::from_secs(90), true));
+        assert_eq!(c, ["tg3=abc; Path=/; Max-Age=90; HttpOnly; SameSite=Lax; Secure"]);
+        let c = set(|all| all.pass("abc", Duration::from_millis(1_250), false));
+        assert_eq!(c, ["tgp=abc; Path=/; Max-Age=2; HttpOnly; SameSite=Lax"]);
+        let c = set(|all| all.clear_ticket(ClassTag(255), false));
+        assert_eq!(c, ["tg255=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"]);
     }
 }

@@ -7,8 +7,8 @@ use tidegate_core::measure::{Event, Shard};
 
 use crate::shared::{Shared, Worker};
 
-/// A connection among those open, of a visitor or of a TCP service. A visitor's wire owns it, so that a
-/// tunnel, which leaves hyper with its wire, still counts.
+/// A connection among those open, of a visitor or of a TCP service. Held until its end, also if
+/// it becomes a tunnel.
 pub(super) struct Counted {
     shared: Arc<Shared>,
     shard: Arc<Shard>,
@@ -33,7 +33,7 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // A panic that ends the connection's task: in a body, or in hyper.
+        // A panic that ends the connection's task: in a body.
         if std::thread::panicking() {
             self.shard.count(Event::Panics);
         }

@@ -6,6 +6,7 @@ pub mod context;
 pub mod cookies;
 mod counted;
 mod handshake;
+mod http2;
 pub mod listeners;
 pub mod navigation;
 pub mod respond;

@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION,
-    REFERRER_POLICY, RETRY_AFTER, SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS,
-};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::StatusCode;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::ticket::Sealed;
 use tidegate_core::units::ClassId;
+use tidegate_http::{Fields, Name, Refusal, ResponseHead, is_text, name};
 
-use crate::config::page::{self, Kind, View};
+use crate::base::scratch::Scratch;
+use crate::config::page::{self, Kind, Pieces, View};
 use crate::config::{ClassTag, Config};
 use crate::http::hygiene::Reject;
-use crate::http::{target, wire};
+use crate::http::{http1, target};
+use crate::proxy::cookies::SetCookies;
 use crate::upstream::body::BoxError;
 use crate::upstream::dispatch::DispatchError;
 use tidegate_settings::Role;
@@ -27,17 +25,53 @@ pub const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRe
 /// Where the status document of a waiting visitor is; the class is added.
 pub const STATUS_PATH: &str = "/.tidegate/status";
 
-pub const STATUS_FIELD: HeaderName = HeaderName::from_static("x-tidegate-status");
+pub const STATUS_FIELD: &str = "x-tidegate-status";
 
 /// The longest a page without JavaScript shows old numbers, and the longest Retry-After of a waiting answer.
 pub const MAX_REFRESH: Duration = Duration::from_secs(20);
 
-const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// `Retry-After` where nothing better is known, in seconds.
+const SOON_S: u64 = 5;
+
+const METHODS: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+const NO_STORE: &[u8] = b"no-store";
+const HTML: &[u8] = b"text/html; charset=utf-8";
+const JSON: &[u8] = b"application/json";
+const PROBLEM: &[u8] = b"application/problem+json";
+const TEXT: &[u8] = b"text/plain; charset=utf-8";
+
+const CONTENT_SECURITY_POLICY: Name<'static> = Name::Other("content-security-policy");
+const REFERRER_POLICY: Name<'static> = Name::Other("referrer-policy");
+
+/// An answer of the gate's own.
+pub struct OwnAnswer {
+    pub head: ResponseHead,
+    pub body: Pieces,
+}
+
+impl OwnAnswer {
+    /// With what every one has: a type, and that it is not kept. Caches keep some statuses by default (404,
+    /// 405, 414, 501; RFC 9110 15.1).
+    fn new(status: StatusCode, content_type: &[u8], body: impl Into<Pieces>) -> Self {
+        let mut head = ResponseHead::new(status);
+        head.fields.append(name::CONTENT_TYPE, content_type);
+        head.fields.append(name::CACHE_CONTROL, NO_STORE);
+        Self { head, body: body.into() }
+    }
+
+    fn retry_after(mut self, seconds: u64) -> Self {
+        self.head.fields.append(name::RETRY_AFTER, itoa::Buffer::new().format(seconds).as_bytes());
+        self
+    }
+
+    /// Nothing is sent to where `location` is no field value.
+    fn location(mut self, location: &str) -> Option<Self> {
+        is_text(location.as_bytes()).then(|| {
+            self.head.fields.append(name::LOCATION, location.as_bytes());
+            self
+        })
+    }
+}
 
 pub struct AnswerRequest<'a> {
     pub class: ClassId,
@@ -62,7 +96,7 @@ pub struct WaitingAnswer {
     pub url_ticket: Option<Sealed>,
     /// At tokengen: the ticket as tokencheck takes it, for when tokengen itself does not answer any more.
     pub check_ticket: Option<Sealed>,
-    pub cookies: Vec<HeaderValue>,
+    pub cookies: SetCookies,
     /// The answer's status, if it is not that of its kind.
     pub status: Option<u16>,
 }
@@ -78,14 +112,16 @@ impl WaitingAnswer {
             poll: wait,
             url_ticket: None,
             check_ticket: None,
-            cookies: Vec::new(),
+            cookies: SetCookies::default(),
             status: None,
         }
     }
 }
 
-pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Response<Bytes> {
-    let status_path = status_path(live.class(asked.class).mark);
+pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> OwnAnswer {
+    let mut status_path = Scratch::new();
+    write_status_path(&mut status_path, live.class(asked.class).mark);
+    let status_path = std::str::from_utf8(&status_path).unwrap_or_default();
     let given = w.status.and_then(|status| StatusCode::from_u16(status).ok());
     let status = given.unwrap_or_else(|| waiting_status(live, w.kind));
     let told = page::told_seconds(w.kind, w.wait).max(1);
@@ -106,38 +142,38 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Re
         waited: w.waited,
         target: asked.target,
         ticket: w.url_ticket.as_ref().map(|t| t.as_str()),
-        status_path: &status_path,
+        status_path,
         check_url: check_url.as_deref(),
         form: asked.form,
         refresh: (w.kind != Kind::Forbidden && asked.form.is_none()).then_some(Duration::from_secs(refresh)),
     };
-    let mut out = Vec::new();
-    let content_type = if asked.html {
-        live.pages.waiting(&view, &mut out);
-        HTML
+    let (content_type, body) = if asked.html {
+        (HTML, live.pages.pieces(&view))
     } else {
+        let mut out = Vec::new();
         live.pages.api(&view, &mut out);
-        PROBLEM
+        (PROBLEM, out.into())
     };
-    let mut response = Response::new(Bytes::from(out));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.reserve(10 + w.cookies.len());
-    headers.insert(CONTENT_TYPE, content_type);
-    headers.insert(CACHE_CONTROL, NO_STORE);
+    let mut answer = OwnAnswer::new(status, content_type, body);
     if w.kind != Kind::Forbidden {
-        headers.insert(RETRY_AFTER, told.into());
+        answer = answer.retry_after(told);
     }
-    if w.kind.has_place()
-        && let Ok(value) = HeaderValue::from_str(&with_ticket(status_path, &w))
-    {
-        headers.insert(STATUS_FIELD, value);
+    let fields = &mut answer.head.fields;
+    if w.kind.has_place() {
+        // Programs have no page that adds the ticket.
+        let mut path = Scratch::new();
+        path.text(status_path);
+        if let Some(ticket) = &w.url_ticket {
+            path.text("&tg=");
+            path.text(ticket.as_str());
+        }
+        fields.append(Name::Other(STATUS_FIELD), &path);
     }
     if asked.html {
-        page_fields(headers, live.pages.policy(asked.form.is_some()));
+        page_fields(fields, live.pages.policy(asked.form.is_some()));
     }
-    headers.extend(w.cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
-    response
+    w.cookies.add_to(fields);
+    answer
 }
 
 /// The same target at tokencheck, with the ticket.
@@ -145,8 +181,7 @@ fn check_url(live: &Config, target: &str, w: &WaitingAnswer) -> Option<String> {
     let (Role::TokenGen { check_url, .. }, Some(ticket)) = (&live.settings.role, &w.check_ticket) else {
         return None;
     };
-    let uri = target.parse().ok().filter(target::is_local)?;
-    Some(target::elsewhere(check_url, &uri, Some(ticket.as_str())))
+    target::is_local(target).then(|| target::elsewhere(check_url, target, Some(ticket.as_str())))
 }
 
 /// When a page without JavaScript loads itself again.
@@ -159,28 +194,17 @@ pub fn retry_after(wait: Duration) -> Duration {
     Duration::from_secs(page::retry_after(wait).max(1))
 }
 
-fn page_fields(headers: &mut HeaderMap, policy: &HeaderValue) {
-    headers.insert(CONTENT_SECURITY_POLICY, policy.clone());
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Language, Cookie"));
+fn page_fields(fields: &mut Fields, policy: &str) {
+    fields.append(CONTENT_SECURITY_POLICY, policy.as_bytes());
+    fields.append(REFERRER_POLICY, b"no-referrer");
+    fields.append(name::X_CONTENT_TYPE_OPTIONS, b"nosniff");
+    fields.append(name::VARY, b"Accept, Accept-Language, Cookie");
 }
 
-fn status_path(class: ClassTag) -> String {
-    let mut path = String::with_capacity(96);
-    path.push_str(STATUS_PATH);
-    path.push_str("?c=");
-    path.push_str(itoa::Buffer::new().format(class.0));
-    path
-}
-
-/// The path for programs, which have no page that adds the ticket.
-fn with_ticket(mut path: String, w: &WaitingAnswer) -> String {
-    if let Some(ticket) = &w.url_ticket {
-        path.push_str("&tg=");
-        path.push_str(ticket.as_str());
-    }
-    path
+fn write_status_path(out: &mut Scratch, class: ClassTag) {
+    out.text(STATUS_PATH);
+    out.text("?c=");
+    out.number(class.0.into());
 }
 
 fn waiting_status(live: &Config, kind: Kind) -> StatusCode {
@@ -203,63 +227,69 @@ pub fn status_document(
     poll: Duration,
     waited: Duration,
     ticket: Option<&str>,
-) -> Response<Bytes> {
-    let mut out = Vec::with_capacity(96);
+) -> OwnAnswer {
+    let mut out = Vec::with_capacity(160);
     let [wait_ms, poll_ms, waited_ms] = [wait, poll, waited].map(|d| d.as_millis() as u64);
     live.pages.status(&page::Status { state, wait_ms, place, poll_ms, waited_ms, ticket }, &mut out);
-    let mut response = Response::new(Bytes::from(out));
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    response
+    OwnAnswer::new(StatusCode::OK, JSON, out)
 }
 
 /// Sends the visitor elsewhere (the two-process form).
-pub fn redirect(url: &str, cookies: &[HeaderValue]) -> Response<Bytes> {
-    let Ok(location) = HeaderValue::from_str(url) else {
+pub fn redirect(url: &str, cookies: &SetCookies) -> OwnAnswer {
+    // 307: the method and the body stay what they were.
+    let Some(mut answer) = text(StatusCode::TEMPORARY_REDIRECT, "").location(url) else {
         return text(StatusCode::INTERNAL_SERVER_ERROR, "The redirect is not a URL.\n");
     };
-    // 307: the method and the body stay what they were.
-    let mut response = text(StatusCode::TEMPORARY_REDIRECT, "");
-    response.headers_mut().insert(LOCATION, location);
-    response.headers_mut().extend(cookies.iter().map(|cookie| (SET_COOKIE, cookie.clone())));
-    response
+    cookies.add_to(&mut answer.head.fields);
+    answer
 }
 
 /// Answers an authority's challenge (RFC 8555, 8.3).
-pub fn challenge(answer: String) -> Response<Bytes> {
+pub fn challenge(answer: String) -> OwnAnswer {
     text(StatusCode::OK, answer)
 }
 
 /// Sends the visitor to the same URL under TLS, for good: method and body stay what they were.
-pub fn redirect_to_https(url: &str) -> Response<Bytes> {
-    let mut response = redirect(url, &[]);
-    if response.status() == StatusCode::TEMPORARY_REDIRECT {
-        *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+pub fn redirect_to_https(url: &str) -> OwnAnswer {
+    let mut answer = redirect(url, &SetCookies::default());
+    if answer.head.status() == StatusCode::TEMPORARY_REDIRECT {
+        answer.head.set_status(StatusCode::PERMANENT_REDIRECT);
     }
-    response
+    answer
 }
 
 /// Lets the connection end with this answer. 101 says itself what becomes of the connection.
-pub fn close<B>(response: &mut Response<B>) {
-    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+pub fn close(head: &mut ResponseHead) {
+    if head.status() != StatusCode::SWITCHING_PROTOCOLS {
+        head.fields.set(name::CONNECTION, b"close");
     }
 }
 
 /// A request that breaks HTTP or the gate's limits.
-pub fn reject(reject: Reject) -> Response<Bytes> {
+pub fn reject(reject: Reject) -> OwnAnswer {
     let status = StatusCode::from_u16(reject.status()).unwrap_or(StatusCode::BAD_REQUEST);
-    let mut response = text(status, format!("{reject}\n"));
+    let mut answer = text(status, format!("{reject}\n"));
     // After an ambiguous request the beginning of the next one is not certain.
-    close(&mut response);
+    close(&mut answer.head);
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(ALLOW, METHODS);
+        answer.head.fields.append(name::ALLOW, METHODS);
     }
-    response
+    answer
+}
+
+/// A head of HTTP/2 that breaks the rules or the gate's limits. Those of HTTP/1.1 its connection answers.
+pub fn refused_head(refusal: Refusal) -> OwnAnswer {
+    let status = StatusCode::from_u16(refusal.status().0).unwrap_or(StatusCode::BAD_REQUEST);
+    text(status, format!("{refusal}\n"))
+}
+
+/// An extended CONNECT for something that the gate cannot carry (RFC 9220 3).
+pub fn unknown_protocol() -> OwnAnswer {
+    text(StatusCode::NOT_IMPLEMENTED, "This protocol is not supported.\n")
 }
 
 /// A request that tier 2 refuses.
-pub fn shed(reason: ShedReason) -> Response<Bytes> {
+pub fn shed(reason: ShedReason) -> OwnAnswer {
     let words = match reason {
         ShedReason::QueueFull => "The service is busy and its queue is full. Please try again shortly.\n",
         ShedReason::QueueTimeout | ShedReason::Patience => {
@@ -267,77 +297,64 @@ pub fn shed(reason: ShedReason) -> Response<Bytes> {
         }
         ShedReason::CoDel => "The service is busy and too many wait for it. Please try again shortly.\n",
     };
-    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, words);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-    response
+    text(StatusCode::SERVICE_UNAVAILABLE, words).retry_after(SOON_S)
 }
 
 /// A request that its class's ingress bucket refuses.
-pub fn throttled(wait: Duration) -> Response<Bytes> {
+pub fn throttled(wait: Duration) -> OwnAnswer {
     let words = "More of these requests come than are let in. Please try again shortly.\n";
     too_many(StatusCode::SERVICE_UNAVAILABLE, words, wait)
 }
 
-pub fn over_quota(wait: Duration) -> Response<Bytes> {
+pub fn over_quota(wait: Duration) -> OwnAnswer {
     let words = "More requests came from you than were agreed on. Please try again shortly.\n";
     too_many(StatusCode::TOO_MANY_REQUESTS, words, wait)
 }
 
-fn too_many(status: StatusCode, words: &'static str, wait: Duration) -> Response<Bytes> {
-    let mut response = text(status, words);
-    response.headers_mut().insert(RETRY_AFTER, retry_after(wait).as_secs().into());
-    response
+fn too_many(status: StatusCode, words: &'static str, wait: Duration) -> OwnAnswer {
+    text(status, words).retry_after(retry_after(wait).as_secs())
 }
 
 /// A request that a rule refuses: problem JSON (RFC 9457) that names the rule.
-pub fn refused(status: u16, rule: &str, id: &str, wait: Duration) -> Response<Bytes> {
+pub fn refused(status: u16, rule: &str, id: &str, wait: Duration) -> OwnAnswer {
     refused_by("rule", rule, status, id, wait)
 }
 
 /// The same of a request that a throttle refuses, with the type of requests that it is for.
-pub fn refused_by_throttle(of: &str, id: &str, wait: Duration) -> Response<Bytes> {
+pub fn refused_by_throttle(of: &str, id: &str, wait: Duration) -> OwnAnswer {
     refused_by("throttle", of, StatusCode::SERVICE_UNAVAILABLE.as_u16(), id, wait)
 }
 
-fn refused_by(what: &str, name: &str, status: u16, id: &str, wait: Duration) -> Response<Bytes> {
+fn refused_by(what: &str, name: &str, status: u16, id: &str, wait: Duration) -> OwnAnswer {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     let seconds = retry_after(wait).as_secs();
     let body = serde_json::json!({
         "type": "urn:tidegate:problem:refused", "title": "Refused to keep the service up for others",
         "status": status.as_u16(), what: name, "request_id": id, "retry_after": seconds,
     });
-    let mut response = text(status, body.to_string());
-    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
-    response.headers_mut().insert(RETRY_AFTER, seconds.into());
-    response
+    OwnAnswer::new(status, PROBLEM, body.to_string()).retry_after(seconds)
 }
 
 /// Where a lighter version is. 302: for now.
-pub fn lighter(uri: &http::Uri) -> Response<Bytes> {
-    let Some(Ok(location)) = uri.path_and_query().map(|target| HeaderValue::from_str(target.as_str())) else {
-        return not_found();
-    };
-    let mut response = text(StatusCode::FOUND, "");
-    response.headers_mut().insert(LOCATION, location);
-    response
+pub fn lighter(target: &str) -> OwnAnswer {
+    text(StatusCode::FOUND, "").location(target).unwrap_or_else(not_found)
 }
 
-/// Nothing: the wire sends none of it, and the connection ends. The status is for the log.
-pub fn unsent() -> Response<Bytes> {
+/// Nothing: none of it is sent, and the connection ends. The status is for the log.
+pub fn unsent() -> OwnAnswer {
     /// As nginx logs a connection closed without an answer.
     const CLOSED: u16 = 444;
-    let mut response = Response::default();
-    *response.status_mut() = StatusCode::from_u16(CLOSED).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    close(&mut response);
-    response
+    let mut head = ResponseHead::new(StatusCode::from_u16(CLOSED).unwrap_or(StatusCode::SERVICE_UNAVAILABLE));
+    close(&mut head);
+    OwnAnswer { head, body: Pieces::default() }
 }
 
-pub fn request_timeout() -> Response<Bytes> {
+pub fn request_timeout() -> OwnAnswer {
     text(StatusCode::GATEWAY_TIMEOUT, "The request took longer than it may.\n")
 }
 
 /// Something failed between the gate and the origin, or in the visitor's body.
-pub fn failed(error: &DispatchError) -> Response<Bytes> {
+pub fn failed(error: &DispatchError) -> OwnAnswer {
     let (status, words) = match error {
         DispatchError::NoReplica => {
             (StatusCode::SERVICE_UNAVAILABLE, "No server of this service is available.\n")
@@ -353,15 +370,12 @@ pub fn failed(error: &DispatchError) -> Response<Bytes> {
         }
         DispatchError::RequestBody(error) => bad_body(error),
     };
-    let mut response = text(status, words);
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-    }
-    response
+    let answer = text(status, words);
+    if status == StatusCode::SERVICE_UNAVAILABLE { answer.retry_after(SOON_S) } else { answer }
 }
 
 fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
-    let status = wire::is_bad_body(&**error).map_or(400, |bad| bad.status());
+    let status = http1::is_bad_body(&**error).map_or(400, |bad| bad.status());
     match status {
         413 => (StatusCode::PAYLOAD_TOO_LARGE, "The request's body is larger than this service takes.\n"),
         408 => (StatusCode::REQUEST_TIMEOUT, "The request's body did not come.\n"),
@@ -370,27 +384,22 @@ fn bad_body(error: &BoxError) -> (StatusCode, &'static str) {
 }
 
 /// A panic was caught: this request fails, the gate lives.
-pub fn internal_error() -> Response<Bytes> {
+pub fn internal_error() -> OwnAnswer {
     text(StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong in the gate.\n")
 }
 
 /// Answers of the gate's own paths and of methods it answers itself.
-pub fn not_found() -> Response<Bytes> {
+pub fn not_found() -> OwnAnswer {
     text(StatusCode::NOT_FOUND, "There is nothing here.\n")
 }
 
 /// The gate answers OPTIONS itself when `Max-Forwards` says that it goes no further (RFC 9110 7.6.2).
-pub fn last_recipient() -> Response<Bytes> {
-    let mut response = text(StatusCode::NO_CONTENT, "");
-    response.headers_mut().insert(ALLOW, METHODS);
-    response
+pub fn last_recipient() -> OwnAnswer {
+    let mut answer = text(StatusCode::NO_CONTENT, "");
+    answer.head.fields.append(name::ALLOW, METHODS);
+    answer
 }
 
-fn text(status: StatusCode, words: impl Into<Bytes>) -> Response<Bytes> {
-    let mut response = Response::new(words.into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, TEXT);
-    // Caches keep some of these statuses by default (404, 405, 414, 501; RFC 9110 15.1).
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    response
+fn text(status: StatusCode, words: impl Into<Pieces>) -> OwnAnswer {
+    OwnAnswer::new(status, TEXT, words)
 }

@@ -17,6 +17,7 @@ mod shaped;
 
 pub use shaped::Shaping;
 
+use crate::config::page::Pieces;
 use crate::shared::coalesce::SharedBody;
 use shaped::Shaped;
 
@@ -30,7 +31,7 @@ pub trait Completion {
 }
 
 pub enum ResponseBody<C: Completion> {
-    Own(Bytes),
+    Own(Pieces),
     Origin(Watched<C>),
     /// The origin's, and others'; and what keeps its visitor's session alive as long as it is under way.
     Shared(SharedBody, Option<SessionGuard>),
@@ -69,15 +70,15 @@ impl<C: Completion> Watched<C> {
 
 impl<C: Completion> Drop for Watched<C> {
     fn drop(&mut self) {
-        // hyper does not ask again once it knows the end from the length.
+        // The connection does not ask again once it knows the end from the length.
         let outcome = if self.body.is_end_stream() { Outcome::Complete } else { Outcome::Aborted };
         self.end(outcome, None);
     }
 }
 
-impl<C: Completion> From<Bytes> for ResponseBody<C> {
-    fn from(bytes: Bytes) -> Self {
-        Self::Own(bytes)
+impl<C: Completion> From<Pieces> for ResponseBody<C> {
+    fn from(pieces: Pieces) -> Self {
+        Self::Own(pieces)
     }
 }
 
@@ -93,8 +94,7 @@ impl<C: Completion> Body for ResponseBody<C> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let watched = match &mut *self {
-            Self::Own(bytes) if bytes.is_empty() => return Poll::Ready(None),
-            Self::Own(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Own(pieces) => return Poll::Ready(pieces.take().map(|piece| Ok(Frame::data(piece)))),
             Self::Origin(watched) => watched,
             Self::Shared(shared, _) => return Pin::new(shared).poll_frame(cx),
             Self::Shaped(shaped) => return shaped.poll_frame(cx),
@@ -119,7 +119,7 @@ impl<C: Completion> Body for ResponseBody<C> {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Own(bytes) => bytes.is_empty(),
+            Self::Own(pieces) => pieces.is_empty(),
             Self::Origin(watched) => watched.body.is_end_stream(),
             Self::Shared(shared, _) => shared.is_end_stream(),
             Self::Shaped(shaped) => shaped.is_end_stream(),
@@ -128,7 +128,7 @@ impl<C: Completion> Body for ResponseBody<C> {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Own(pieces) => SizeHint::with_exact(pieces.len() as u64),
             Self::Origin(watched) => watched.body.size_hint(),
             Self::Shared(shared, _) => shared.size_hint(),
             Self::Shaped(shaped) => shaped.size_hint(),

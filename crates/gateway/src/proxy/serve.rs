@@ -12,11 +12,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::{Request, request};
 use tidegate_core::admission::Progress;
 use tidegate_core::measure::{Counters, Event};
 use tidegate_core::room::{LOOK_AGAIN, TicketStatus, is_held};
 use tidegate_core::ticket::Ticket;
+use tidegate_http::RequestHead;
 use tokio::time::Instant;
 
 use crate::base::guard::{caught, within};
@@ -33,7 +33,7 @@ use crate::shared::policies::refusals::Cause;
 use crate::upstream::body::RequestBody;
 
 /// Serves one request. Never fails: every fault is an answer.
-pub async fn serve(worker: Rc<Worker>, conn: Rc<Conn>, request: Request<VisitorBody>) -> Answer {
+pub async fn serve(worker: Rc<Worker>, conn: Rc<Conn>, head: RequestHead, body: VisitorBody) -> Answer {
     let shared = worker.shared.clone();
     let silence = conn.silence.clone();
     let limit = worker.config().settings.limits.request_timeout;
@@ -41,7 +41,7 @@ pub async fn serve(worker: Rc<Worker>, conn: Rc<Conn>, request: Request<VisitorB
     let shard = worker.shard.clone();
     let deadline = (!limit.is_zero()).then(|| Instant::now() + limit);
     // Pinned here, so that the wrappers around it carry a pointer instead of several copies of its state.
-    let served = pin!(handle(worker, conn, request, deadline));
+    let served = pin!(handle(worker, conn, head, body, deadline));
     let served = caught(async move {
         // While the origin has it, `forward` notices first.
         within(deadline, served).await.unwrap_or_else(|| {
@@ -49,50 +49,50 @@ pub async fn serve(worker: Rc<Worker>, conn: Rc<Conn>, request: Request<VisitorB
             own(respond::request_timeout())
         })
     });
-    let mut response = served.await.unwrap_or_else(|| {
+    let mut answer = served.await.unwrap_or_else(|| {
         shard.count(Event::Panics);
         own(respond::internal_error())
     });
     silence.end();
     if shared.is_draining() {
-        respond::close(&mut response);
+        respond::close(&mut answer.head);
     }
-    response
+    answer
 }
 
 async fn handle(
     worker: Rc<Worker>,
     conn: Rc<Conn>,
-    request: Request<VisitorBody>,
+    mut head: RequestHead,
+    body: VisitorBody,
     deadline: Option<Instant>,
 ) -> Answer {
     let started = worker.now();
     worker.count(Event::Requests);
-    let (mut parts, body) = request.into_parts();
-    if let Some(answer) = answer_before_stages(&worker, &mut parts) {
+    if let Some(answer) = answer_before_stages(&worker, &mut head) {
         return answer;
     }
-    let url_ticket = target::take_ticket(&mut parts.uri);
-    target::clean_referer(&mut parts.headers);
-    let mut context = RequestContext::of(worker, conn, &parts, started, deadline);
-    if let Some(answer) = context.challenge_answer(parts.uri.path()) {
+    let url_ticket = target::take_ticket(&mut head);
+    target::clean_referer(&mut head.fields);
+    let mut context = RequestContext::of(worker, conn, &head, started, deadline);
+    if let Some(answer) = context.challenge_answer(head.path()) {
         return context.own(respond::challenge(answer), "challenge");
     }
-    if let Some(url) = context.url_under_tls(&parts) {
+    if let Some(url) = context.url_under_tls(&head) {
         return context.own(respond::redirect_to_https(&url), "redirected");
     }
-    if parts.uri.path() == STATUS_PATH {
-        return own(context.status(&parts, url_ticket.as_deref()).await);
+    if head.path() == STATUS_PATH {
+        return own(context.status(&head, url_ticket.as_deref()).await);
     }
     context.worker.shard.arrived(context.class);
     context.count_tier(Counters::arrived);
     let (mut body, ticket) = (Some(body), url_ticket.as_deref());
-    context.recognise_session(&parts.headers, ticket);
+    context.recognise_session(&head.fields, ticket);
     let outcome = match context.worker.policy_version() {
-        0 => context.decide_at_turn(&parts, ticket).await,
+        0 => context.decide_at_turn(&head, ticket).await,
         // On the heap, as below.
         version => {
-            let decided = context.decide_under_policies(version, &mut parts, ticket, &mut body);
+            let decided = context.decide_under_policies(version, &mut head, ticket, &mut body);
             match Box::pin(decided).await {
                 Ok(outcome) => outcome,
                 Err(answer) => return *answer,
@@ -102,7 +102,7 @@ async fn handle(
     let Some(body) = body else { unreachable!("only an answer takes it") };
     let (outcome, claim) = match outcome {
         // On the heap, as below.
-        Outcome::AskOwner(claiming) => Box::pin(context.decide_with_owner(claiming, &parts, ticket)).await,
+        Outcome::AskOwner(claiming) => Box::pin(context.decide_with_owner(claiming, &head, ticket)).await,
         outcome => (outcome, None),
     };
     match outcome {
@@ -110,20 +110,20 @@ async fn handle(
             context.worker.count(by);
             let guard = TicketGuard::new(&context.worker, ticket, claim);
             // On the heap: several kilobytes, which the gate's own small answers would carry along.
-            Box::pin(context.forward(parts, RequestBody::visitor(body), by, cookies, guard)).await
+            Box::pin(context.forward(head, RequestBody::visitor(body), by, cookies, guard)).await
         }
-        Outcome::Wait(waiting) => context.wait_in_room(&parts, body, *waiting).await,
+        Outcome::Wait(waiting) => context.wait_in_room(&head, body, *waiting).await,
         Outcome::Throttled { retry_after } => {
             context.count_shed(Event::IngressShed);
             let refusal = respond::throttled(retry_after);
-            own(context.refused_by_gate(refusal, Event::IngressShed, parts.uri.path()))
+            own(context.refused_by_gate(refusal, Event::IngressShed, head.path()))
         }
-        Outcome::NoSessionSlot { retry_after } => context.no_session_slot(&parts, body, retry_after).await,
+        Outcome::NoSessionSlot { retry_after } => context.no_session_slot(&head, body, retry_after).await,
         Outcome::Elsewhere { base, ticket, cookies } => {
-            let url = target::elsewhere(&base, &parts.uri, ticket.as_deref());
+            let url = target::elsewhere(&base, head.path_and_query(), ticket.as_deref());
             context.own(respond::redirect(&url, &cookies), "redirected")
         }
-        Outcome::OverQuota { retry_after } => context.over_quota(&parts, retry_after),
+        Outcome::OverQuota { retry_after } => context.over_quota(&head, retry_after),
         Outcome::Perform { .. }
         | Outcome::RefusedByThrottle { .. }
         | Outcome::RefusedByPolicy { .. }
@@ -135,8 +135,8 @@ async fn handle(
 }
 
 /// The answer to a malformed request, and to one for the gate itself.
-fn answer_before_stages(worker: &Worker, parts: &mut request::Parts) -> Option<Answer> {
-    match hygiene::check(parts) {
+fn answer_before_stages(worker: &Worker, head: &mut RequestHead) -> Option<Answer> {
+    match hygiene::check(head) {
         Ok(hygiene::Target::Origin) => None,
         Ok(hygiene::Target::Gate) => Some(own(respond::last_recipient())),
         Err(bad) => {
@@ -149,9 +149,9 @@ fn answer_before_stages(worker: &Worker, parts: &mut request::Parts) -> Option<A
 
 impl RequestContext {
     /// The decision where no policy is in force. A visitor who is early by a moment is held.
-    async fn decide_at_turn(&mut self, parts: &request::Parts, url_ticket: Option<&str>) -> Outcome {
+    async fn decide_at_turn(&mut self, head: &RequestHead, url_ticket: Option<&str>) -> Outcome {
         let (policies, is_plain, progress) = (None, false, Progress::Start);
-        let asked = Asked { parts, url_ticket, policies, is_plain, progress, may_be_held: true };
+        let asked = Asked { head, url_ticket, policies, is_plain, progress, may_be_held: true };
         match self.decide(&asked) {
             Outcome::Delay { ticket, left } => {
                 Box::pin(self.hold(&ticket, left)).await;
@@ -180,36 +180,36 @@ impl RequestContext {
     /// The room's answer; a full room refuses.
     async fn wait_in_room(
         &mut self,
-        parts: &request::Parts,
+        head: &RequestHead,
         body: VisitorBody,
         waiting: WaitingAnswer,
     ) -> Answer {
         if waiting.kind == page::Kind::Full {
             self.count_shed(Event::Full);
             let after = respond::retry_after(waiting.wait).as_secs();
-            self.keep_refusal(parts.uri.path(), Cause::Gate(Event::Full), after);
+            self.keep_refusal(head.path(), Cause::Gate(Event::Full), after);
         }
-        own(self.waiting_answer(parts, body, waiting).await)
+        own(self.waiting_answer(head, body, waiting).await)
     }
 
-    fn over_quota(&mut self, parts: &request::Parts, retry_after: Duration) -> Answer {
+    fn over_quota(&mut self, head: &RequestHead, retry_after: Duration) -> Answer {
         self.worker.count(Event::QuotaRefused);
         self.count_shed(Event::QuotaRefused);
         let after = respond::retry_after(retry_after).as_secs();
-        self.keep_refusal(parts.uri.path(), Cause::Quota, after);
+        self.keep_refusal(head.path(), Cause::Quota, after);
         self.own(respond::over_quota(retry_after), "shed")
     }
 
     async fn no_session_slot(
         &mut self,
-        parts: &request::Parts,
+        head: &RequestHead,
         body: VisitorBody,
         retry_after: Duration,
     ) -> Answer {
         self.count_shed(Event::SessionsRefused);
         let waiting = WaitingAnswer::without_position(page::Kind::Overloaded, retry_after);
-        let mut response = self.waiting_answer(parts, body, waiting).await;
-        self.explain(response.headers_mut(), Event::SessionsRefused, parts.uri.path());
-        own(response)
+        let mut answer = self.waiting_answer(head, body, waiting).await;
+        self.explain(&mut answer.head.fields, Event::SessionsRefused, head.path());
+        own(answer)
     }
 }

@@ -1,7 +1,8 @@
 //! The gate in front of the origin (tier 2): admitted requests wait here until an in-flight slot is free.
 //!
 //! `tidegate_core::gate` decides; this module makes tasks wait for its decisions. One mutex serves all
-//! workers: only as many requests as the origin can take contend for it, each for one decision.
+//! workers: only as many requests as the origin can take contend for it, each twice: on its way in, and when
+//! it gives its slot back.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,18 +24,20 @@ use tokio::sync::{Notify, oneshot};
 use crate::base::clock::Clock;
 use crate::shared::free_slots::FreeSlots;
 
+/// Lists of answers under way, so that workers do not contend for one.
+const LISTS: usize = 16;
+
 pub struct GateKeeper {
     clock: Arc<Clock>,
     inner: Mutex<Inner>,
+    /// By worker. Locked alone, or after `inner`.
+    answering: [AnswerList; LISTS],
     free: Arc<FreeSlots>,
 }
 
 struct Inner {
     gate: Gate,
     waiting: Waiting,
-    /// Answers under way that hold their in-flight slots, by the instants of their heads and the ids of their
-    /// requests. An answer that ends is removed at once: the tick meets only those that go on.
-    answering: BTreeMap<AnswerKey, Answering>,
     next_id: u64,
     /// Notified when a request may go without another's end before `armed`.
     alarm: Arc<Notify>,
@@ -121,18 +124,29 @@ struct Answering {
 
 type AnswerKey = (Timestamp, u64);
 
+/// Answers under way that hold their in-flight slots, by the instants of their heads and the ids of their
+/// requests. An answer that ends is removed at once: the tick meets only those that go on. In cache lines of
+/// its own, since one worker alone writes it.
+#[derive(Default)]
+#[repr(align(128))]
+struct AnswerList(Mutex<BTreeMap<AnswerKey, Answering>>);
+
 impl GateKeeper {
     pub fn new(config: &GateConfig, clock: Arc<Clock>) -> Arc<Self> {
         let inner = Inner {
             gate: Gate::new(config),
             waiting: Waiting::default(),
-            answering: BTreeMap::new(),
             next_id: 0,
             alarm: Arc::default(),
             armed: None,
             published: None,
         };
-        Arc::new(Self { clock, inner: Mutex::new(inner), free: Arc::default() })
+        Arc::new(Self {
+            clock,
+            inner: Mutex::new(inner),
+            answering: Default::default(),
+            free: Arc::default(),
+        })
     }
 
     fn lock(&self) -> Unlocked<'_> {
@@ -195,7 +209,10 @@ impl GateKeeper {
         while let Some((late, reason)) = inner.gate.tick(now) {
             inner.refuse(late.handle, reason);
         }
-        inner.take_back_streams(now);
+        for list in &self.answering {
+            inner.take_back_streams(&mut list.0.lock(), now);
+        }
+        inner.wake(now);
     }
 
     /// Wakes requests that wait only for their class's egress bucket, or for the turn of newcomers, once it
@@ -264,17 +281,8 @@ impl GateKeeper {
         self.lock().gate.take_samples(into);
     }
 
-    fn answers(&self, key: AnswerKey, answering: Answering) {
-        self.lock().answering.insert(key, answering);
-    }
-
-    /// Gives back the slot of an answer that went on after its head, unless it was taken back.
-    fn answered(&self, key: AnswerKey, served: Option<&Served>) {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        if let Some(Answering { class, cost, .. }) = inner.answering.remove(&key) {
-            inner.finish(class, cost, served, now);
-        }
+    fn list(&self, worker: usize) -> &Mutex<BTreeMap<AnswerKey, Answering>> {
+        &self.answering[worker % LISTS].0
     }
 
     /// Gives back the slot of a streaming answer, whose head has come.
@@ -285,8 +293,7 @@ impl GateKeeper {
         inner.wake(now);
     }
 
-    fn finish(&self, class: ClassId, cost: Cost, served: Option<&Served>) {
-        let now = self.clock.now();
+    fn finish(&self, class: ClassId, cost: Cost, served: Option<&Served>, now: Timestamp) {
         self.lock().finish(class, cost, served, now);
     }
 }
@@ -307,14 +314,13 @@ impl Inner {
         (totals.in_flight.saturating_add(waiting), totals.limit)
     }
 
-    fn take_back_streams(&mut self, now: Timestamp) {
-        while let Some(oldest) = self.answering.first_entry()
+    fn take_back_streams(&mut self, answering: &mut BTreeMap<AnswerKey, Answering>, now: Timestamp) {
+        while let Some(oldest) = answering.first_entry()
             && now.since(oldest.key().0) >= STREAM_AFTER
         {
             let ((head, _), Answering { class, cost, served }) = oldest.remove_entry();
             self.gate.stream(class, cost, &served, head, now);
         }
-        self.wake(now);
     }
 
     fn arm(&self) {
@@ -388,7 +394,7 @@ impl Future for Entering {
             class: self.class,
             cost: self.cost,
             in_flight,
-            served: None,
+            ended: None,
             state: SlotState::Held,
             queued: if waited { self.keeper.clock.now().since(self.arrived) } else { Duration::ZERO },
         }))
@@ -399,7 +405,9 @@ impl Drop for Entering {
     fn drop(&mut self) {
         match &mut self.state {
             EnteringState::Done | EnteringState::Shed(_) => {}
-            EnteringState::Forward(_) => self.keeper.finish(self.class, self.cost, None),
+            EnteringState::Forward(_) => {
+                self.keeper.finish(self.class, self.cost, None, self.keeper.clock.now());
+            }
             EnteringState::Queued(spot, told) => {
                 let now = self.keeper.clock.now();
                 let mut inner = self.keeper.lock();
@@ -420,7 +428,8 @@ pub struct InFlightSlot {
     class: ClassId,
     cost: Cost,
     in_flight: u32,
-    served: Option<Served>,
+    /// How the request ended, and when.
+    ended: Option<(Served, Timestamp)>,
     state: SlotState,
     /// How long the request waited for the slot.
     pub queued: Duration,
@@ -429,23 +438,25 @@ pub struct InFlightSlot {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SlotState {
     Held,
-    /// The answer goes on after its head, which came then. The keeper may take the slot back.
-    Answering(Timestamp),
+    /// The answer goes on after its head, which came then, at this worker. The keeper may take the slot back.
+    Answering(Timestamp, usize),
     GivenBack,
 }
 
 impl InFlightSlot {
     /// Gives the slot back, with the outcome of the request sent at `sent`.
-    pub fn complete(mut self, sent: Timestamp, ok: bool) {
-        self.served = Some(Served { sent, in_flight: self.in_flight, ok });
+    pub fn complete(mut self, sent: Timestamp, ok: bool, now: Timestamp) {
+        self.ended = Some((Served { sent, in_flight: self.in_flight, ok }, now));
     }
 
     /// The head of the answer came at `head`, and its body follows: the slot is kept for [`STREAM_AFTER`].
-    pub fn answers(&mut self, sent: Timestamp, head: Timestamp, ok: bool) {
+    /// `worker`: who serves it.
+    pub fn answers(&mut self, sent: Timestamp, head: Timestamp, ok: bool, worker: usize) {
         if self.state == SlotState::Held {
-            self.state = SlotState::Answering(head);
+            self.state = SlotState::Answering(head, worker);
             let served = Served { sent, in_flight: self.in_flight, ok };
-            self.keeper.answers((head, self.id), Answering { class: self.class, cost: self.cost, served });
+            let answering = Answering { class: self.class, cost: self.cost, served };
+            self.keeper.list(worker).lock().insert((head, self.id), answering);
         }
     }
 
@@ -459,10 +470,18 @@ impl InFlightSlot {
 
 impl Drop for InFlightSlot {
     fn drop(&mut self) {
-        match self.state {
-            SlotState::Held => self.keeper.finish(self.class, self.cost, self.served.as_ref()),
-            SlotState::Answering(head) => self.keeper.answered((head, self.id), self.served.as_ref()),
-            SlotState::GivenBack => {}
+        let is_held = match self.state {
+            SlotState::Held => true,
+            // Unless the keeper has taken it back.
+            SlotState::Answering(head, worker) => {
+                self.keeper.list(worker).lock().remove(&(head, self.id)).is_some()
+            }
+            SlotState::GivenBack => false,
+        };
+        if is_held {
+            let (served, now) = self.ended.take().unzip();
+            let now = now.unwrap_or_else(|| self.keeper.clock.now());
+            self.keeper.finish(self.class, self.cost, served.as_ref(), now);
         }
     }
 }

@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::Uri;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tidegate_core::measure::{Event, Shard};
 use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_http::RequestHead;
 use tokio::sync::watch;
 
 use crate::base::access_log::AccessWriter;
@@ -209,11 +209,10 @@ impl Worker {
     }
 
     /// A request of a class goes to the origin.
-    pub fn forwarded(&self, config: &Config, class: ClassId, uri: &Uri, queued: Duration) {
+    pub fn forwarded(&self, config: &Config, class: ClassId, head: &RequestHead, queued: Duration) {
         self.shard.forwarded(class, queued);
         if config.notes_path(class) {
-            let whole = || uri.path_and_query().map_or("/", |whole| whole.as_str());
-            self.paths.note(if config.notes_query() { whole() } else { uri.path() });
+            self.paths.note(if config.notes_query() { head.path_and_query() } else { head.path() });
         }
     }
 

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use tidegate_core::policies::{
     Action, ActivePolicy, ActiveThrottle, Policy, PolicyDecision, PolicyRequest, PolicySet, Scope, TierId,
@@ -189,14 +188,16 @@ fn cut(text: &str) -> Box<str> {
 
 /// State shared by a connection's task and its requests.
 pub struct ConnControl {
-    fd: RawFd,
+    /// `None`: of one stream of several in a connection.
+    fd: Option<RawFd>,
     request: RefCell<Option<RequestInProgress>>,
     tunnel: OnceCell<Rc<TunnelHandle>>,
 }
 
 /// The request that a connection is serving, as policies see it.
 struct RequestInProgress {
-    target: Option<PathAndQuery>,
+    path: String,
+    query: String,
     class: ClassId,
     tier: TierId,
     visitor: u64,
@@ -209,13 +210,25 @@ struct RequestInProgress {
 impl ConnControl {
     /// For the connection with this socket, which must stay open as long as this is used.
     pub fn new(fd: RawFd) -> Self {
-        Self { fd, request: RefCell::new(None), tunnel: OnceCell::new() }
+        Self { fd: Some(fd), ..Self::of_stream() }
     }
 
-    pub(crate) fn take(&self, asked: &PolicyRequest<'_>, target: Option<&PathAndQuery>) {
+    /// For a stream, whose connection belongs to other streams too: neither reset nor paced for it.
+    pub fn of_stream() -> Self {
+        Self { fd: None, request: RefCell::new(None), tunnel: OnceCell::new() }
+    }
+
+    pub(crate) fn take(&self, asked: &PolicyRequest<'_>) {
         let PolicyRequest { class, tier, visitor, is_new_session, is_plain, .. } = *asked;
-        *self.request.borrow_mut() = Some(RequestInProgress {
-            target: target.cloned(),
+        let mut request = self.request.borrow_mut();
+        // The memory of the request before.
+        let before = request.take().map(|before| (before.path, before.query));
+        let (mut path, mut query) = before.unwrap_or_default();
+        asked.path.clone_into(&mut path);
+        asked.query.clone_into(&mut query);
+        *request = Some(RequestInProgress {
+            path,
+            query,
             class,
             tier,
             visitor,
@@ -242,13 +255,17 @@ impl ConnControl {
 
     /// Makes the visitor see a reset when the connection is closed. Unsent bytes are discarded.
     pub(crate) fn reset(&self) {
-        socket::reset_on_close(self.fd);
+        if let Some(fd) = self.fd {
+            socket::reset_on_close(fd);
+        }
     }
 
     /// Lets the kernel send no faster than this, in bytes per second; `None`: as fast as it can. Only within
     /// the connection's own task.
     pub(crate) fn pace(&self, bytes_per_s: Option<u64>) {
-        socket::pace(self.fd, bytes_per_s);
+        if let Some(fd) = self.fd {
+            socket::pace(fd, bytes_per_s);
+        }
     }
 
     /// The policy that ends the request being served, if one does. For a request that began before requests
@@ -264,8 +281,8 @@ impl ConnControl {
             return policies.next().filter(|policy| is_cut(policy) && policy.scope.is_everything());
         };
         let asked = PolicyRequest {
-            path: request.target.as_ref().map_or("/", PathAndQuery::path),
-            query: request.target.as_ref().and_then(PathAndQuery::query).unwrap_or_default(),
+            path: &request.path,
+            query: &request.query,
             class: request.class,
             // It was admitted already: rates are not charged again.
             cost: Cost::ZERO,

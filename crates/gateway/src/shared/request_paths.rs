@@ -68,7 +68,7 @@ impl Noted {
             let (length, behind) = rest.split_first_chunk::<LENGTH>()?;
             let (path, behind) = behind.split_at_checked(u16::from_le_bytes(*length).into())?;
             rest = behind;
-            // A path that was cut within a character; hyper lets none in that is not UTF-8.
+            // A path that was cut within a character; the parser lets none in that is not UTF-8.
             Some(match std::str::from_utf8(path) {
                 Ok(path) => path,
                 Err(e) => std::str::from_utf8(&path[..e.valid_up_to()]).unwrap_or_default(),

@@ -5,6 +5,8 @@ pub mod body;
 pub(crate) mod client;
 pub mod deadline;
 pub mod dispatch;
+pub mod gather;
+pub(crate) mod http2;
 pub mod pool;
 mod socket;
 pub mod splice;

@@ -115,13 +115,23 @@ impl Pool {
     ) -> Result<Conn, OpenError> {
         bump(&self.stats.connects);
         let socket = self.open(replica, visitor).await?;
+        let is_named = replica.header().is_some();
+        Ok(Conn { socket, slot: self.slot(), reused: false, is_named, idle_since: 0 })
+    }
+
+    /// A new time limit.
+    pub(crate) fn slot(&self) -> Rc<Slot> {
         let slot = self.ticks.slot();
         self.start_ticking();
-        Ok(Conn { socket, slot, reused: false, is_named: replica.header().is_some(), idle_since: 0 })
+        slot
     }
 
     /// A connection on which HTTP may begin.
-    async fn open(&self, replica: &Replica, visitor: Option<Named>) -> Result<OriginSocket, OpenError> {
+    pub(crate) async fn open(
+        &self,
+        replica: &Replica,
+        visitor: Option<Named>,
+    ) -> Result<OriginSocket, OpenError> {
         let header =
             replica.header().map(|version| proxy_header::write(version, visitor)).unwrap_or_default();
         let (target, limit) = (replica.target(), self.connect_timeout.get());

@@ -20,7 +20,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -33,7 +33,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Most bytes of one call. A pipe takes less, so this is no limit.
 const MOST: usize = 1 << 20;
-/// Calls in a row before other connections of the thread have their turn: at most some MiB.
+/// Pieces in a row before other connections of the thread have their turn: at most some MiB.
 const TURN: u32 = 16;
 /// Empty pipes that a thread keeps: as many connections as have bytes in the same instant. A pipe without
 /// bytes is a kilobyte.
@@ -105,10 +105,7 @@ pub async fn join(
 
 /// One direction.
 struct Half<F> {
-    /// While bytes are in it, and during a turn.
-    pipe: Option<Pipe>,
-    /// Bytes in the pipe.
-    held: usize,
+    carrier: Carrier,
     state: State,
     carried: F,
 }
@@ -123,14 +120,14 @@ enum State {
 
 /// The side that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fault {
+pub(crate) enum Fault {
     Source,
     Sink,
 }
 
 impl<F: Fn(u64)> Half<F> {
     fn new(carried: F) -> Self {
-        Self { pipe: None, held: 0, state: State::Flowing, carried }
+        Self { carrier: Carrier::default(), state: State::Flowing, carried }
     }
 
     /// Ready when it has ended, or is broken.
@@ -138,13 +135,7 @@ impl<F: Fn(u64)> Half<F> {
         if self.state != State::Flowing {
             return Poll::Ready(());
         }
-        let moved = self.carry(cx, from, to);
-        if self.held == 0
-            && let Some(pipe) = self.pipe.take()
-        {
-            pipe.keep();
-        }
-        self.state = match ready!(moved) {
+        self.state = match ready!(self.carry(cx, from, to)) {
             Ok(()) => State::Ended,
             Err((fault, error)) => {
                 tracing::debug!(%error, ?fault, "a relayed connection is broken");
@@ -152,7 +143,7 @@ impl<F: Fn(u64)> Half<F> {
             }
         };
         // What is still in the pipe has nowhere to go.
-        self.pipe = None;
+        self.carrier = Carrier::default();
         Poll::Ready(())
     }
 
@@ -162,17 +153,56 @@ impl<F: Fn(u64)> Half<F> {
         from: &TcpStream,
         to: &TcpStream,
     ) -> Poll<Result<(), (Fault, io::Error)>> {
+        for _ in 0..TURN {
+            match ready!(self.carrier.poll(cx, from, to, MOST))? {
+                0 => {
+                    // An error says that the receiver is gone, which the other direction finds out as well.
+                    let _ = SockRef::from(to).shutdown(std::net::Shutdown::Write);
+                    return Poll::Ready(Ok(()));
+                }
+                n => (self.carried)(n as u64),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Moves bytes from one socket to another.
+#[derive(Default)]
+pub(crate) struct Carrier {
+    /// While bytes are in it.
+    pipe: Option<Pipe>,
+    /// Bytes in the pipe.
+    held: usize,
+}
+
+impl Carrier {
+    /// How many bytes have been taken from the source, and not yet passed on.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Ready when so many bytes have been passed on; 0: the source has ended. At most `most` bytes are taken
+    /// from the source. Pending: it waits for the sink if bytes are held, else for the source.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &TcpStream,
+        to: &TcpStream,
+        most: usize,
+    ) -> Poll<Result<usize, (Fault, io::Error)>> {
         let at_source = |error| (Fault::Source, error);
         let at_sink = |error| (Fault::Sink, error);
-        for _ in 0..TURN {
-            if self.held > 0 {
-                let Some(pipe) = &self.pipe else { unreachable!("it holds bytes") };
+        loop {
+            if let Some(pipe) = &self.pipe {
                 ready!(to.poll_write_ready(cx)).map_err(at_sink)?;
                 let out = || splice(pipe.read.as_raw_fd(), to.as_raw_fd(), self.held);
                 match to.try_io(Interest::WRITABLE, out) {
                     Ok(n) => {
                         self.held -= n;
-                        (self.carried)(n as u64);
+                        self.keep_if_empty();
+                        return Poll::Ready(Ok(n));
                     }
                     Err(error) if is_momentary(&error) => {}
                     Err(error) => return Poll::Ready(Err(at_sink(error))),
@@ -180,24 +210,37 @@ impl<F: Fn(u64)> Half<F> {
                 continue;
             }
             ready!(from.poll_read_ready(cx)).map_err(at_source)?;
-            let pipe = match &mut self.pipe {
-                Some(pipe) => pipe,
-                none => none.insert(Pipe::take().map_err(at_source)?),
-            };
-            let into = || splice(from.as_raw_fd(), pipe.write.as_raw_fd(), MOST);
-            match from.try_io(Interest::READABLE, into) {
-                Ok(0) => {
-                    // An error says that the receiver is gone, which the other direction finds out as well.
-                    let _ = SockRef::from(to).shutdown(std::net::Shutdown::Write);
-                    return Poll::Ready(Ok(()));
-                }
-                Ok(n) => self.held = n,
+            let pipe = self.pipe.insert(Pipe::take().map_err(at_source)?);
+            let into = || splice(from.as_raw_fd(), pipe.write.as_raw_fd(), most);
+            let read = from.try_io(Interest::READABLE, into);
+            self.held = *read.as_ref().unwrap_or(&0);
+            self.keep_if_empty();
+            match read {
+                Ok(0) => return Poll::Ready(Ok(0)),
+                Ok(_) => {}
                 Err(error) if is_momentary(&error) => {}
                 Err(error) => return Poll::Ready(Err(at_source(error))),
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+    }
+
+    /// The bytes that are held, for who wants to go on without the kernel.
+    pub(crate) fn take_held(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.held];
+        if let Some(pipe) = &self.pipe {
+            (&pipe.read).read_exact(&mut bytes)?;
+        }
+        self.held = 0;
+        self.keep_if_empty();
+        Ok(bytes)
+    }
+
+    fn keep_if_empty(&mut self) {
+        if self.held == 0
+            && let Some(pipe) = self.pipe.take()
+        {
+            pipe.keep();
+        }
     }
 }
 
@@ -215,7 +258,7 @@ fn splice(from: RawFd, to: RawFd, most: usize) -> io::Result<usize> {
 }
 
 struct Pipe {
-    read: OwnedFd,
+    read: PipeReader,
     write: OwnedFd,
 }
 
@@ -236,7 +279,7 @@ impl Pipe {
         }
         // SAFETY: the kernel has just opened both for this process, and nobody else knows their numbers.
         let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        Ok(Self { read, write })
+        Ok(Self { read: read.into(), write })
     }
 
     /// Keeps it for others; it must be empty.

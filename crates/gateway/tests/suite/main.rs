@@ -1,7 +1,8 @@
 //! The gateway from outside, over real sockets: one binary for all of its integration tests.
 
 mod heap;
-mod hygiene_hyper;
+mod http1;
+mod http2;
 mod log;
 mod upstream_allocations;
 mod upstream_connection;
@@ -12,4 +13,3 @@ mod upstream_replicas;
 mod upstream_support;
 mod upstream_upgrade;
 mod whole;
-mod wire;

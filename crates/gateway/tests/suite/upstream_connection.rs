@@ -3,8 +3,10 @@
 use super::upstream_support;
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,8 +15,9 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::body::RequestBody;
-use tidegate_gateway::upstream::dispatch::{BodyError, Dispatcher};
+use tidegate_gateway::upstream::dispatch::{BodyError, Dispatcher, SpliceError, UpstreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use upstream_support::*;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -459,5 +462,163 @@ fn a_large_head_is_read_and_a_larger_one_is_refused() {
         *larger.uri_mut() = "/larger".parse().unwrap();
         let error = send(&d, larger).await.unwrap_err().to_string();
         assert_eq!(error, "invalid response: the origin's head is too large");
+    });
+}
+
+const LARGE: usize = 8 << 20;
+
+/// Content of which every byte says where it stands.
+fn content(from: usize, to: usize) -> Vec<u8> {
+    (from..to).map(|at| (at % 251) as u8).collect()
+}
+
+/// An origin of one large body; `sent` bytes of it are sent.
+async fn large_origin(sent: usize) -> Origin {
+    Origin::start(move |_, mut stream| async move {
+        while read_head(&mut stream).await.is_some() {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE}\r\n\r\n");
+            drop(stream.write_all(head.as_bytes()).await);
+            if stream.write_all(&content(0, sent)).await.is_err() || sent < LARGE {
+                return;
+            }
+        }
+    })
+    .await
+}
+
+/// The gate's end of a visitor's connection, and the visitor's.
+async fn visitor() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let visitor = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (listener.accept().await.unwrap().0, visitor)
+}
+
+/// Sends a body as a connection would: by splice where that is possible.
+async fn pass_on(body: &mut UpstreamBody, to: &mut TcpStream) -> (u64, Result<(), SpliceError>) {
+    let mut spliced = 0;
+    while !body.is_end_stream() {
+        if body.can_splice() {
+            match poll_fn(|cx| body.poll_splice(cx, to)).await {
+                Ok(n) => spliced += n,
+                Err(error) => return (spliced, Err(error)),
+            }
+            continue;
+        }
+        match body.frame().await {
+            None => break,
+            Some(Ok(frame)) => {
+                if let Err(error) = to.write_all(&frame.into_data().unwrap()).await {
+                    return (spliced, Err(SpliceError::Visitor(error)));
+                }
+            }
+            Some(Err(error)) => return (spliced, Err(SpliceError::Origin(error))),
+        }
+    }
+    (spliced, Ok(()))
+}
+
+#[test]
+fn a_large_body_is_moved_within_the_kernel_and_its_connection_is_used_again() {
+    worker(async {
+        let origin = large_origin(LARGE).await;
+        let d = dispatcher(&[origin.address]);
+        for _ in 0..3 {
+            let (mut ours, mut theirs) = visitor().await;
+            let mut body = send(&d, get()).await.unwrap().into_body();
+            let mut got = vec![0; LARGE];
+            let (passed, read) = tokio::join!(pass_on(&mut body, &mut ours), theirs.read_exact(&mut got));
+            let (spliced, result) = passed;
+            result.unwrap();
+            read.unwrap();
+            assert!(got == content(0, LARGE));
+            assert!(spliced > LARGE as u64 / 2, "{spliced}");
+            assert_eq!(body.size_hint().exact(), Some(0));
+            assert_eq!(d.idle_connections(), 1);
+        }
+        assert_eq!(origin.accepted.get(), 1);
+    });
+}
+
+#[test]
+fn what_a_splice_has_taken_can_still_be_had_as_frames() {
+    worker(async {
+        let origin = large_origin(LARGE).await;
+        let d = dispatcher(&[origin.address]);
+        let (mut ours, mut theirs) = visitor().await;
+        let mut body = send(&d, get()).await.unwrap().into_body();
+        // What came with the head.
+        while !body.can_splice() {
+            let frame = body.frame().await.unwrap().unwrap();
+            ours.write_all(&frame.into_data().unwrap()).await.unwrap();
+        }
+        // The visitor does not read: its socket fills, and the rest waits in the pipe.
+        socket2::SockRef::from(&ours).set_send_buffer_size(64 << 10).unwrap();
+        poll_fn(|cx| {
+            loop {
+                match body.poll_splice(cx, &ours) {
+                    Poll::Ready(moved) => assert!(moved.unwrap() > 0),
+                    Poll::Pending if body.waits_for_visitor() => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+        let frames = async move {
+            while let Some(frame) = body.frame().await {
+                ours.write_all(&frame.unwrap().into_data().unwrap()).await.unwrap();
+            }
+        };
+        let mut got = Vec::new();
+        let (_, read) = tokio::join!(frames, theirs.read_to_end(&mut got));
+        read.unwrap();
+        assert!(got == content(0, LARGE));
+        assert_eq!(d.idle_connections(), 1);
+    });
+}
+
+#[test]
+fn a_splice_tells_whose_fault_its_end_is() {
+    worker(async {
+        let origin = large_origin(LARGE / 2).await;
+        let d = dispatcher(&[origin.address]);
+        let (mut ours, mut theirs) = visitor().await;
+        let mut body = send(&d, get()).await.unwrap().into_body();
+        let mut got = vec![0; LARGE / 2];
+        let (passed, read) = tokio::join!(pass_on(&mut body, &mut ours), theirs.read_exact(&mut got));
+        read.unwrap();
+        assert!(got == content(0, LARGE / 2), "what came is passed on");
+        let Err(SpliceError::Origin(BodyError::Origin(fault))) = passed.1 else { panic!("{passed:?}") };
+        assert_eq!(fault.to_string(), "it was closed by the origin");
+        assert!(!body.is_end_stream() && !body.can_splice());
+        assert_eq!((d.idle_connections(), d.stats().body_reset.load(Relaxed)), (0, 1));
+
+        let origin = large_origin(LARGE).await;
+        let limits = Duration::from_millis(30);
+        let d = with(tidegate_settings::Origin { read_timeout: limits, ..settings_for(&[origin.address]) });
+        let (mut ours, theirs) = visitor().await;
+        reset(theirs);
+        let mut body = send(&d, get()).await.unwrap().into_body();
+        let gone = pass_on(&mut body, &mut ours).await.1;
+        assert!(matches!(gone, Err(SpliceError::Visitor(_))), "{gone:?}");
+        drop(body);
+        assert_eq!((d.idle_connections(), d.stats().body_reset.load(Relaxed)), (0, 0));
+
+        // Half of it, and then silence.
+        let origin = Origin::start(|_, mut stream| async move {
+            read_head(&mut stream).await;
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE}\r\n\r\n");
+            stream.write_all(&[head.into_bytes(), content(0, LARGE / 2)].concat()).await.unwrap();
+            std::future::pending::<()>().await;
+        })
+        .await;
+        let d = with(tidegate_settings::Origin { read_timeout: limits, ..settings_for(&[origin.address]) });
+        let (mut ours, mut theirs) = visitor().await;
+        let mut body = send(&d, get()).await.unwrap().into_body();
+        let passing = async move { pass_on(&mut body, &mut ours).await.1 };
+        let mut got = Vec::new();
+        let (silent, read) = tokio::join!(passing, theirs.read_to_end(&mut got));
+        read.unwrap();
+        assert!(content(0, LARGE / 2).starts_with(&got));
+        assert!(matches!(silent, Err(SpliceError::Origin(BodyError::Timeout))), "{silent:?}");
     });
 }

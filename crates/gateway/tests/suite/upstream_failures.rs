@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use http::Method;
 use http_body_util::BodyExt;
-use tidegate_gateway::http::wire::{BadBody, is_bad_body};
+use tidegate_gateway::http::http1::is_bad_body;
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::body::RequestBody;
 use tidegate_gateway::upstream::dispatch::{BodyError, DispatchError, Dispatcher, SendContext};
+use tidegate_http::BadBody;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use upstream_support::*;
 

@@ -128,7 +128,7 @@ fn health_checks_take_a_replica_out_and_back() {
             rise: 2,
             fall: 3,
         };
-        let task = tokio::spawn(health::run(replicas.clone(), health));
+        let task = tokio::spawn(health::run(replicas.clone(), health, Default::default()));
         let replica = replicas.list()[0].clone();
         *status.borrow_mut() = "503 Service Unavailable";
         until(|| !replica.is_healthy()).await;

@@ -7,16 +7,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use http::{Request, Response};
-use http_body_util::Empty;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
+use tidegate_gateway::http::http1::{Http1, Http1Body, Http1Limits};
 use tidegate_gateway::http::socket::Socket;
+use tidegate_gateway::http::tunnel_io::{VisitorStream, VisitorUpgrade};
 use tidegate_gateway::http::visitor_body::VisitorBody;
-use tidegate_gateway::http::visitor_link::{VisitorStream, VisitorUpgrade, hyper_upgrade};
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::body::RequestBody;
 use tidegate_gateway::upstream::dispatch::{Dispatcher, SendContext};
+use tidegate_http::{HeadLimits, RequestHead, ResponseHead};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use upstream_support::*;
@@ -24,35 +26,34 @@ use upstream_support::*;
 const ASK: &[u8] = b"GET /chat HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
 const SWITCH: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
 
-/// A bare gate: hyper's server in front of the dispatcher.
+/// A bare gate: visitors' connections in front of the dispatcher.
 async fn gate(d: Dispatcher) -> SocketAddr {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let head = HeadLimits { bytes: 8192, fields: 100, target: 4096, body: 0 };
+    let limits = Http1Limits { head, header_timeout: LIMIT, idle_timeout: LIMIT, body_timeout: LIMIT };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::task::spawn_local(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let d = d.clone();
-            let serve = service_fn(move |mut req: Request<Incoming>| {
-                let d = d.clone();
+            let (connection, link) = Http1::new(stream, limits, |_| {});
+            let serve = move |head: RequestHead, body: Http1Body| {
+                let (d, link) = (d.clone(), link.clone());
                 async move {
-                    let upgrade = req
-                        .headers()
-                        .contains_key("upgrade")
-                        .then(|| hyper_upgrade(hyper::upgrade::on(&mut req)));
-                    let ctx = SendContext { upgrade, ..SendContext::default() };
-                    let response =
-                        send_with(&d, req.map(|body| RequestBody::visitor(VisitorBody::Hyper(body))), ctx)
-                            .await;
-                    Ok::<_, Infallible>(match response {
-                        Ok(response) => response.map(RequestBody::boxed_response),
-                        Err(_) => Response::builder().status(502).body(RequestBody::empty()).unwrap(),
-                    })
+                    let ctx = SendContext { upgrade: link.take_upgrade(), ..SendContext::default() };
+                    let body = RequestBody::visitor(VisitorBody::Http1(body));
+                    let (head, body) = match d.send(head, body, ctx).await {
+                        Ok((head, body)) => (head, RequestBody::boxed_response(body)),
+                        Err(_) => (ResponseHead::new(StatusCode::BAD_GATEWAY), RequestBody::empty()),
+                    };
+                    if head.status() == StatusCode::SWITCHING_PROTOCOLS {
+                        link.pass_through();
+                    }
+                    (head, body)
                 }
-            });
-            let connection = hyper::server::conn::http1::Builder::new()
-                .serve_connection(Socket(stream), serve)
-                .with_upgrades();
-            tokio::task::spawn_local(async move { drop(connection.await) });
+            };
+            tokio::task::spawn_local(connection.serve(serve));
         }
     });
     address
@@ -64,7 +65,6 @@ trait BoxedResponse {
 
 impl BoxedResponse for RequestBody {
     fn boxed_response(body: tidegate_gateway::upstream::dispatch::UpstreamBody) -> RequestBody {
-        use http_body_util::BodyExt;
         RequestBody::boxed(body.map_err(Into::into))
     }
 }

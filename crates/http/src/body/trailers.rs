@@ -2,7 +2,7 @@
 
 use crate::bytes::is_token;
 use crate::error::BadBody;
-use crate::fields::{Fields, Kind, Line};
+use crate::fields::{Fields, Line};
 use crate::name::Known;
 use crate::recycle::Recycled;
 
@@ -110,19 +110,8 @@ impl Trailers {
         if self.is_forbidden() {
             return;
         }
-        let end = self.text.len();
-        let from = self.start + self.name_len + 1;
-        let value = &self.text[from..end - 2];
-        let front = value.trim_ascii_start();
-        let value_at = from + value.len() - front.len();
-        let line = Line {
-            start: self.start as u32,
-            value: value_at as u32,
-            value_end: (value_at + front.trim_ascii_end().len()) as u32,
-            end: end as u32,
-            name_len: self.name_len as u32,
-            kind: Kind::from(Known::of(self.name())),
-        };
+        let line = &self.text[self.start..self.text.len() - 2];
+        let line = Line::new(self.start, line, self.name_len, Known::of(self.name()));
         self.fields.push(line);
     }
 }

@@ -7,7 +7,7 @@
 
 use http::{Method, Version};
 
-use super::{Framing, Lines, MAX_BYTES, Section, broken};
+use super::{Framing, Lines, MAX_BYTES, Section, Text, broken};
 use crate::bytes::{decimal, is_token};
 use crate::error::Refusal;
 use crate::fields::Fields;
@@ -98,16 +98,17 @@ impl RequestParser {
         if head == b"\r" {
             return Ok(None);
         }
+        self.lines.look(head);
         while let Some(lf) = self.lines.find(head) {
             self.check_size(lf + 1, limits)?;
-            let (at, line) = self.lines.take(head, lf)?;
-            if at == 0 {
-                self.request_line(line, limits)?;
+            let line = self.lines.take(head, lf)?;
+            if line.at == 0 {
+                self.request_line(line.text, limits)?;
                 self.section.start = lf + 1;
-            } else if line.is_empty() {
-                return self.finish(head, at, limits).map(Some);
+            } else if line.text.is_empty() {
+                return self.finish(head, line.at, limits).map(Some);
             } else {
-                self.field(at, line, limits)?;
+                self.field(line, limits)?;
             }
         }
         self.check_size(head.len(), limits)?;
@@ -176,8 +177,8 @@ impl RequestParser {
         Ok(())
     }
 
-    fn field(&mut self, at: usize, line: &[u8], limits: &HeadLimits) -> Result<(), Refusal> {
-        let (known, value) = self.section.add(at, line, limits.fields)?;
+    fn field(&mut self, line: Text<'_>, limits: &HeadLimits) -> Result<(), Refusal> {
+        let (known, value) = self.section.add(line, limits.fields)?;
         match known {
             Some(Known::Host) => self.hosts = self.hosts.saturating_add(1),
             Some(Known::Expect) => self.expect_continue = value.eq_ignore_ascii_case(b"100-continue"),

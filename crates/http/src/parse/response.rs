@@ -114,18 +114,19 @@ impl ResponseParser {
         limits: &ResponseLimits,
     ) -> Result<Option<(ResponseHead, ResponseFacts)>, BadResponse> {
         let max = limits.bytes.min(MAX_BYTES);
+        self.lines.look(head);
         while let Some(lf) = self.lines.find(head) {
             if lf >= max {
                 return Err(BadResponse::HeadTooLarge);
             }
-            let (at, line) = self.lines.take(head, lf)?;
-            if at == 0 {
-                self.line = Some(status_line(line)?);
+            let line = self.lines.take(head, lf)?;
+            if line.at == 0 {
+                self.line = Some(status_line(line.text)?);
                 self.section.start = lf + 1;
-            } else if line.is_empty() {
-                return self.finish(head, at, asked).map(Some);
+            } else if line.text.is_empty() {
+                return self.finish(head, line.at, asked).map(Some);
             } else {
-                let (known, value) = self.section.add(at, line, limits.fields)?;
+                let (known, value) = self.section.add(line, limits.fields)?;
                 self.framing.note(known, value);
             }
         }

@@ -7,8 +7,8 @@ use http::{HeaderName, HeaderValue};
 use tidegate_core::ticket::{Binding, BindingKinds, KeyRing, Pass, PassKind, Presenter, Ticket};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_gateway::config::ClassTag;
-use tidegate_gateway::proxy::cookies;
-use tidegate_gateway::proxy::cookies::Cookies;
+use tidegate_gateway::proxy::cookies::{Cookies, SetCookies};
+use tidegate_http::{Fields, name, to_map};
 
 use super::*;
 
@@ -44,6 +44,14 @@ fn set(values: &[HeaderValue]) -> HeaderMap {
     values.iter().map(|value| (header::SET_COOKIE, value.clone())).collect()
 }
 
+/// What the gate sets.
+fn set_by_gate(set: impl FnOnce(&mut SetCookies)) -> HeaderMap {
+    let (mut cookies, mut fields) = (SetCookies::default(), Fields::new());
+    set(&mut cookies);
+    cookies.add_to(&mut fields);
+    to_map(&fields)
+}
+
 fn set_text(values: &[&str]) -> HeaderMap {
     let values: Vec<_> = values.iter().map(|v| HeaderValue::from_str(v).expect("value")).collect();
     set(&values)
@@ -60,8 +68,11 @@ fn served() -> Reading {
 
 /// The gate's first answer to a visitor without cookies: cookies, and the ticket in the URL.
 fn first_answer() -> (HeaderMap, Reading) {
-    let cookies = [cookies::set_binding(BOUND_TO, false), cookies::set_ticket(MARK, &sealed(1), KEEP, false)];
-    (set(&cookies), waits(&format!("{STATUS}&tg={}", url_ticket())))
+    let set = set_by_gate(|cookies| {
+        cookies.binding(BOUND_TO, false);
+        cookies.ticket(MARK, &sealed(1), KEEP, false);
+    });
+    (set, waits(&format!("{STATUS}&tg={}", url_ticket())))
 }
 
 fn url_ticket() -> String {
@@ -81,9 +92,9 @@ fn shown(target: &str, cookies: Option<String>) -> Option<Shown> {
 
 /// Whether the gate takes a `Cookie` field's ticket for its own.
 fn opens(field: &str) -> bool {
-    let headers: HeaderMap =
-        [(header::COOKIE, HeaderValue::from_str(field).expect("value"))].into_iter().collect();
-    let found = Cookies::read(&headers, MARK);
+    let mut fields = Fields::new();
+    fields.append(name::COOKIE, field.as_bytes());
+    let found = Cookies::read(&fields, MARK);
     let presenter = Presenter { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), cookie: found.binding };
     let text = found.ticket.expect("a ticket");
     keys().open(text.as_bytes(), &presenter, BindingKinds::COOKIE).is_ok()
@@ -150,7 +161,7 @@ fn every_altered_ticket_differs_in_one_character_and_is_refused() {
     }
     assert!(opens(&genuine));
     // A pass would let the attacker in.
-    let set = set(&[cookies::set_pass(&pass(), KEEP, false)]);
+    let set = set_by_gate(|cookies| cookies.pass(&pass(), KEEP, false));
     let mut jar = jar;
     jar.absorb(&mut names, RequestKind::Status, &set, &served(), true);
     assert!(jar.cookies(&names).is_some_and(|field| field.contains("tgp=")));
@@ -163,7 +174,7 @@ fn the_answer_to_an_attack_leaves_no_trace() {
     let mut jar = waiting(&mut names, true);
     let before = jar.clone();
     // The gate removes a forged cookie.
-    let headers = set(&[cookies::clear_ticket(MARK, false)]);
+    let headers = set_by_gate(|cookies| cookies.clear_ticket(MARK, false));
     jar.absorb(&mut names, RequestKind::Tampered, &headers, &waits("/elsewhere"), true);
     assert_eq!(jar, before);
 }
@@ -176,8 +187,11 @@ fn a_used_ticket_is_shown_without_the_pass_it_brought() {
     let before = jar.cookies(&names).expect("cookies");
     assert_eq!(jar.show(&names, RequestKind::Replayed, "/buy", 0), None, "not used yet");
     jar.keep_used(&names);
-    let entry = [cookies::clear_ticket(MARK, false), cookies::set_pass(&pass(), KEEP, false)];
-    jar.absorb(&mut names, RequestKind::Page, &set(&entry), &served(), true);
+    let entry = set_by_gate(|cookies| {
+        cookies.clear_ticket(MARK, false);
+        cookies.pass(&pass(), KEEP, false);
+    });
+    jar.absorb(&mut names, RequestKind::Page, &entry, &served(), true);
     assert!(opens(&before), "{before}");
     let after = jar.cookies(&names).expect("cookies");
     assert!(after.contains(&format!("tgp={}", pass())) && !after.contains("tg3="), "{after}");
@@ -187,7 +201,7 @@ fn a_used_ticket_is_shown_without_the_pass_it_brought() {
     let replay = jar.show(&names, RequestKind::Replayed, "/buy", 0).expect("a used ticket");
     let used = replay.cookies.expect("cookies");
     assert!(opens(&used) && used.contains("basket=7") && !used.contains("tgp="), "{used}");
-    jar.absorb(&mut names, RequestKind::Replayed, &set(&entry), &waits(STATUS), true);
+    jar.absorb(&mut names, RequestKind::Replayed, &entry, &waits(STATUS), true);
     assert_eq!(jar.cookies(&names), Some(after));
     assert_eq!(jar.used(&names), None);
 }

@@ -352,4 +352,4 @@ macro_rules! size_for {
         }
     )* };
 }
-size_for!(usize, u64);
+size_for!(usize, u32, u64);

@@ -1,6 +1,6 @@
 //! Escapes untrusted text for the page: HTML, JSON and URLs. All text from outside is written by this module.
 
-use crate::http::wire::alphanumeric_and;
+use tidegate_http::alphanumeric_and;
 
 /// Appends `text` for HTML, safe between tags and inside quoted attributes. CR and LF become references,
 /// because an HTML parser turns a bare CR into LF, and a kept form must come back byte for byte.

@@ -11,12 +11,13 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 mod escape;
 mod form;
 mod locale;
+mod pieces;
 mod poll;
 mod problem;
 mod render;
@@ -25,6 +26,7 @@ mod view;
 
 pub use form::{KeptForm, keep};
 pub use locale::Lang;
+pub use pieces::Pieces;
 pub use poll::{poll_interval, reload_seconds};
 pub use problem::{retry_after, told_seconds};
 pub use view::{Kind, State, Status, View};
@@ -60,14 +62,14 @@ pub enum PageError {
 
 pub struct Pages {
     languages: Vec<Language>,
-    style: Vec<u8>,
-    policy: HeaderValue,
-    policy_form: HeaderValue,
+    style: Bytes,
+    policy: String,
+    policy_form: String,
 }
 
 struct Language {
     words: Words,
-    script: Vec<u8>,
+    script: Bytes,
     /// In the order of [`Kind::ALL`].
     pages: Vec<Compiled>,
 }
@@ -98,7 +100,7 @@ impl Pages {
             Lang::ALL.into_iter().map(|lang| Language::new(lang, &template, room, &logo, &js)).collect();
         let mut styles = template.inline(&path, "style")?;
         let mut scripts = template.inline(&path, "script")?;
-        let style = format!("<style>{css}</style>").into_bytes();
+        let style = format!("<style>{css}</style>").into();
         if template.uses(Slot::Style) {
             styles.push(css);
         }
@@ -106,12 +108,7 @@ impl Pages {
             scripts.push(js);
         }
         let policy = content_policy(&scripts, &styles);
-        Ok(Self {
-            languages,
-            style,
-            policy_form: header(&policy),
-            policy: header(&format!("{policy}; form-action 'self'")),
-        })
+        Ok(Self { languages, style, policy: format!("{policy}; form-action 'self'"), policy_form: policy })
     }
 
     pub fn language(&self, accept_language: Option<&str>) -> Lang {
@@ -122,7 +119,7 @@ impl Pages {
     ///
     /// With a kept form it does not restrict where forms may go: browsers apply `form-action` to the origin's
     /// redirect after the form too, and a checkout that leads to a payment service would fail.
-    pub fn policy(&self, with_form: bool) -> &HeaderValue {
+    pub fn policy(&self, with_form: bool) -> &str {
         if with_form { &self.policy_form } else { &self.policy }
     }
 }
@@ -159,7 +156,7 @@ impl Language {
         };
         Self {
             words: Words::new(s),
-            script: script(lang, js),
+            script: script(lang, js).into(),
             pages: Kind::ALL.into_iter().map(compile).collect(),
         }
     }
@@ -233,10 +230,6 @@ fn content_policy(scripts: &[String], styles: &[String]) -> String {
         hashes(scripts),
         hashes(styles)
     )
-}
-
-fn header(policy: &str) -> HeaderValue {
-    HeaderValue::from_str(policy).expect("a policy is made of ASCII letters, base64 and spaces")
 }
 
 /// An `<img>` that holds the operator's logo; `alt` is the title. The type is found by content.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::pieces::{Draft, Pieces};
 use super::template::Slot;
 use super::{Kind, Pages, View, escape, retry_after};
 
@@ -12,15 +13,33 @@ impl Pages {
     /// Appends the page, making room for it at once.
     pub fn waiting(&self, v: &View, out: &mut Vec<u8>) {
         let language = &self.languages[v.lang.index()];
+        out.reserve(self.own_bytes(v) + self.style.len() + language.script.len());
         let page = &language.pages[v.kind as usize];
+        page.render(out, |slot, out| self.fill(slot, v, out));
+    }
+
+    /// The page to be sent: its style and script are those of all pages.
+    pub fn pieces(&self, v: &View) -> Pieces {
+        let language = &self.languages[v.lang.index()];
+        let mut draft = Draft::default();
+        draft.text.reserve(self.own_bytes(v));
+        let page = &language.pages[v.kind as usize];
+        page.render(&mut draft, |slot, draft| match slot {
+            Slot::Style => draft.share(&self.style),
+            Slot::Script => draft.share(&language.script),
+            slot => self.fill(slot, v, &mut draft.text),
+        });
+        draft.finish()
+    }
+
+    /// Upper bound of the bytes of a page, style and script aside.
+    fn own_bytes(&self, v: &View) -> usize {
+        let page = &self.languages[v.lang.index()].pages[v.kind as usize];
         let form = v.form.map_or(0, |f| f.inputs.len());
         // Our own page has the target three times. An escaped byte of a URL takes at most five.
         let urls = 3 * (v.target.len() + v.ticket.map_or(0, str::len)) + v.status_path.len();
         let urls = urls + 2 * v.check_url.map_or(0, str::len);
-        out.reserve(
-            page.text.len() + self.style.len() + language.script.len() + form + 5 * urls + SLOT_BYTES,
-        );
-        page.render(out, |slot, out| self.fill(slot, v, out));
+        page.text.len() + form + 5 * urls + SLOT_BYTES
     }
 
     fn fill(&self, slot: Slot, v: &View, out: &mut Vec<u8>) {

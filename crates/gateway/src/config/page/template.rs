@@ -72,14 +72,14 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    pub(crate) fn render(&self, out: &mut Vec<u8>, mut fill: impl FnMut(Slot, &mut Vec<u8>)) {
+    pub(crate) fn render<O: AsMut<Vec<u8>>>(&self, out: &mut O, mut fill: impl FnMut(Slot, &mut O)) {
         let mut from = 0;
         for (at, slot) in &self.slots {
-            out.extend_from_slice(&self.text[from..*at]);
+            out.as_mut().extend_from_slice(&self.text[from..*at]);
             fill(*slot, out);
             from = *at;
         }
-        out.extend_from_slice(&self.text[from..]);
+        out.as_mut().extend_from_slice(&self.text[from..]);
     }
 }
 

@@ -78,6 +78,22 @@ fn a_page_is_made_with_one_allocation() {
 }
 
 #[test]
+fn a_page_in_pieces_is_the_same_page_and_shares_style_and_script() {
+    let pages = pages();
+    for kind in Kind::ALL {
+        let v = View { kind, ..view() };
+        let (mut pieces, mut whole) = (pages.pieces(&v), Vec::new());
+        pages.waiting(&v, &mut whole);
+        assert_eq!(pieces.len(), whole.len());
+        let taken: Vec<_> = std::iter::from_fn(|| pieces.take()).collect();
+        assert!(pieces.is_empty());
+        assert_eq!(taken.concat(), whole, "{kind:?}");
+        let is_shared = |one: &bytes::Bytes| taken.iter().any(|piece| piece.as_ptr() == one.as_ptr());
+        assert!(is_shared(&pages.style) && is_shared(&pages.languages[0].script), "{kind:?}");
+    }
+}
+
+#[test]
 fn the_page_shows_position_wait_and_next_step() {
     let page = html(&view());
     for expected in [
@@ -151,7 +167,7 @@ fn hostile_text_stays_text() {
 fn the_policy_names_the_code_of_the_page_by_hash() {
     let page = html(&view());
     let pages = pages();
-    let policy = pages.policy(false).to_str().unwrap();
+    let policy = pages.policy(false);
     let code = page.split("<script>").nth(1).unwrap().split("</script>").next().unwrap();
     let style = page.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
     for body in [code, style] {
@@ -159,7 +175,7 @@ fn the_policy_names_the_code_of_the_page_by_hash() {
         assert!(policy.contains(&format!("'sha256-{hash}'")), "{policy}");
     }
     assert!(policy.starts_with("default-src 'none';") && policy.contains("form-action 'self'"));
-    assert!(!pages.policy(true).to_str().unwrap().contains("form-action"));
+    assert!(!pages.policy(true).contains("form-action"));
 }
 
 #[test]
@@ -237,7 +253,7 @@ fn an_operator_s_template_title_and_logo_are_used() {
     let page = String::from_utf8(out).unwrap();
     assert!(page.contains("<h1>Tom &amp; Co</h1>about <b>4</b> minutes"), "{page}");
     assert!(page.contains("<img src=\"data:image/svg+xml;base64,PHN2Zy"), "{page}");
-    let policy = pages.policy(false).to_str().unwrap();
+    let policy = pages.policy(false);
     assert!(policy.contains("script-src 'none'"), "{policy}");
     assert!(policy.contains(&STANDARD.encode(Sha256::digest("p{color:red}"))), "{policy}");
 }

@@ -1,10 +1,9 @@
 //! Checks what a request asks for, or says why it is rejected (RFC 9110 7.2, 7.6.2, 10.1.1; RFC 9112 3.2).
 
-use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, Method, Version, header};
-
-use crate::http::wire::is_authority;
+use http::{Method, Version};
+use tidegate_http::target::is_authority;
+use tidegate_http::{Fields, RequestHead, name};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -49,55 +48,62 @@ impl Reject {
     }
 }
 
-/// Checks a request head that has passed the wire; decrements `Max-Forwards` of OPTIONS.
-pub fn check(parts: &mut Parts) -> Result<Target, Reject> {
-    if parts.method == Method::CONNECT {
+/// Checks a request head whose framing has been checked; decrements `Max-Forwards` of OPTIONS.
+pub fn check(head: &mut RequestHead) -> Result<Target, Reject> {
+    if *head.method() == Method::CONNECT {
         return Err(Reject::Connect);
     }
-    check_host(parts)?;
-    check_form(parts)?;
-    if !path_is_clean(parts.uri.path()) {
+    check_host(head)?;
+    check_form(head)?;
+    if !path_is_clean(head.path()) {
         return Err(Reject::Path);
     }
-    if parts.version > Version::HTTP_10 && parts.headers.contains_key(header::EXPECT) {
-        check_expect(&parts.headers)?;
+    if head.version() > Version::HTTP_10 && head.fields.contains(name::EXPECT) {
+        check_expect(&head.fields)?;
     }
-    if parts.method == Method::TRACE {
+    if *head.method() == Method::TRACE {
         return Err(Reject::Trace);
     }
-    if parts.method == Method::OPTIONS && parts.headers.contains_key(header::MAX_FORWARDS) {
-        return max_forwards(&mut parts.headers);
+    if *head.method() == Method::OPTIONS && head.fields.contains(name::MAX_FORWARDS) {
+        return max_forwards(&mut head.fields);
     }
     Ok(Target::Origin)
 }
 
-fn check_host(parts: &Parts) -> Result<(), Reject> {
-    let mut hosts = parts.headers.get_all(header::HOST).iter();
+fn check_host(head: &RequestHead) -> Result<(), Reject> {
+    let mut hosts = head.fields.get_all(name::HOST);
     let host = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => host.as_bytes(),
-        (None, _) if parts.version < Version::HTTP_11 => return Ok(()),
+        (Some(host), None) => host,
+        (None, _) if head.version() < Version::HTTP_11 => return Ok(()),
+        // HTTP/2 has its authority instead (RFC 9113 8.3.1).
+        (None, _) if head.version() == Version::HTTP_2 => head.authority().unwrap_or_default().as_bytes(),
         _ => return Err(Reject::Host),
     };
     if !is_authority(host) {
         return Err(Reject::Host);
     }
-    let Some(authority) = parts.uri.authority() else { return Ok(()) };
-    let default_port = if parts.uri.scheme_str() == Some("https") { 443 } else { 80 };
-    if same_authority(authority, host, default_port) { Ok(()) } else { Err(Reject::HostMismatch) }
+    let Some(authority) = head.authority() else { return Ok(()) };
+    let is_https = head.scheme().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+    let default_port = if is_https { 443 } else { 80 };
+    if same_authority(authority.as_bytes(), host, default_port) { Ok(()) } else { Err(Reject::HostMismatch) }
 }
 
 /// Compared without regard to case; a missing port is the scheme's.
-fn same_authority(authority: &Authority, host: &[u8], default_port: u16) -> bool {
-    let Ok(host) = Authority::try_from(host) else { return false };
+fn same_authority(authority: &[u8], host: &[u8], default_port: u16) -> bool {
+    if authority == host {
+        return true;
+    }
+    let (Ok(authority), Ok(host)) = (Authority::try_from(authority), Authority::try_from(host)) else {
+        return false;
+    };
     let ports = (authority.port_u16().unwrap_or(default_port), host.port_u16().unwrap_or(default_port));
     authority.host().eq_ignore_ascii_case(host.host()) && ports.0 == ports.1
 }
 
-fn check_form(parts: &Parts) -> Result<(), Reject> {
-    let uri = &parts.uri;
-    let ok = match uri.path() {
-        "*" => parts.method == Method::OPTIONS && uri.query().is_none() && uri.authority().is_none(),
-        // An absolute-form target without path: "/" to `http`, OPTIONS aside (RFC 9112 3.2.4).
+fn check_form(head: &RequestHead) -> Result<(), Reject> {
+    let ok = match head.path() {
+        "*" => *head.method() == Method::OPTIONS && head.query().is_none() && head.authority().is_none(),
+        // An absolute-form target without path has the path `/`, OPTIONS aside (RFC 9112 3.2.4).
         path => path.starts_with('/'),
     };
     if ok { Ok(()) } else { Err(Reject::Form) }
@@ -116,15 +122,16 @@ fn path_is_clean(path: &str) -> bool {
     })
 }
 
-fn check_expect(headers: &HeaderMap) -> Result<(), Reject> {
-    let known = |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-    if headers.get_all(header::EXPECT).iter().all(known) { Ok(()) } else { Err(Reject::Expect) }
+fn check_expect(fields: &Fields) -> Result<(), Reject> {
+    let known = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
+    if fields.get_all(name::EXPECT).all(known) { Ok(()) } else { Err(Reject::Expect) }
 }
 
-fn max_forwards(headers: &mut HeaderMap) -> Result<Target, Reject> {
-    let mut values = headers.get_all(header::MAX_FORWARDS).iter();
+fn max_forwards(fields: &mut Fields) -> Result<Target, Reject> {
+    let mut values = fields.get_all(name::MAX_FORWARDS);
     let (Some(value), None) = (values.next(), values.next()) else { return Err(Reject::MaxForwards) };
-    let digits = value.to_str().map_err(|_| Reject::MaxForwards)?;
+    drop(values);
+    let digits = std::str::from_utf8(value).map_err(|_| Reject::MaxForwards)?;
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(Reject::MaxForwards);
     }
@@ -132,7 +139,7 @@ fn max_forwards(headers: &mut HeaderMap) -> Result<Target, Reject> {
     match digits.parse::<u32>().unwrap_or(u32::MAX) {
         0 => Ok(Target::Gate),
         n => {
-            headers.insert(header::MAX_FORWARDS, (n - 1).into());
+            fields.set(name::MAX_FORWARDS, itoa::Buffer::new().format(n - 1).as_bytes());
             Ok(Target::Origin)
         }
     }

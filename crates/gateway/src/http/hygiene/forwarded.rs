@@ -2,20 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::HeaderMap;
 use ipnet::IpNet;
+use tidegate_http::{Fields, is_token, name};
 
-use crate::http::wire::is_token;
+use super::request::push_address;
 
 /// Entries that are read, from the right. No chain of trusted proxies is longer; longer fields are attacks.
 const MAX_HOPS: usize = 32;
 
-/// A node of `Forwarded`: an IPv6 address in brackets and quotes (RFC 7239 6).
-pub fn node(ip: IpAddr) -> String {
-    match ip.to_canonical() {
-        IpAddr::V4(v4) => v4.to_string(),
-        IpAddr::V6(v6) => format!("\"[{v6}]\""),
-    }
+/// Appends a node of `Forwarded`: an IPv6 address in brackets and quotes (RFC 7239 6).
+pub(crate) fn push_node(out: &mut Vec<u8>, v6: IpAddr) {
+    out.extend_from_slice(b"\"[");
+    push_address(out, v6);
+    out.extend_from_slice(b"]\"");
 }
 
 /// Appends `value` as a token if it is one, else as a quoted string (RFC 9110 5.6.4).
@@ -41,18 +40,17 @@ pub(crate) fn push_token_or_quoted(value: &str, out: &mut Vec<u8>) {
 /// `X-Forwarded-For` is absent: nearly every proxy writes the latter and passes the former on, so that a
 /// visitor could forge it. (A proxy that writes only `Forwarded` must remove the other for the same reason.)
 /// An entry that is no address (`unknown`, obfuscated) ends the search at the last known address.
-pub fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+pub fn client_ip(peer: IpAddr, fields: &Fields, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
     let mut ip = peer.to_canonical();
     if !is_trusted(ip) {
         return ip;
     }
-    let by_forwarded = !headers.contains_key("x-forwarded-for");
-    let entries = headers
-        .get_all(if by_forwarded { "forwarded" } else { "x-forwarded-for" })
-        .iter()
+    let by_forwarded = !fields.contains(name::X_FORWARDED_FOR);
+    let entries = fields
+        .get_all(if by_forwarded { name::FORWARDED } else { name::X_FORWARDED_FOR })
         .rev()
-        .flat_map(|value| split_list(value.to_str().unwrap_or("unknown")).into_iter().rev());
+        .flat_map(|value| split_list(ascii(value).unwrap_or("unknown")).into_iter().rev());
     for entry in entries.take(MAX_HOPS) {
         let entry = if by_forwarded { for_parameter(entry) } else { Some(entry) };
         match entry.and_then(parse_node) {
@@ -64,6 +62,10 @@ pub fn client_ip(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr
         }
     }
     ip
+}
+
+fn ascii(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().filter(|text| text.is_ascii())
 }
 
 /// Elements of a comma-separated list; commas in quoted strings do not separate.

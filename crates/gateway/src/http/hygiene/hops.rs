@@ -5,55 +5,59 @@
 //! RFC 9110 forbids a sender to name fields meant for all recipients, so such a name is an error or an attack
 //! and is ignored: the field stays. Fields of all other names are removed.
 
-use http::{HeaderMap, HeaderName, header};
+use tidegate_http::{Fields, Known, list, name};
 
-/// Removed whether `Connection` names them or not.
-const HOP_BY_HOP: [HeaderName; 6] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("http2-settings"),
-];
+/// Names that are taken from `Connection`. No sender names more, and each is compared with every field.
+const MAX_NAMED: usize = 32;
+
+/// Whether it is removed even where `Connection` does not name it.
+pub(crate) const fn is_hop_by_hop(known: Known) -> bool {
+    matches!(
+        known,
+        Known::Connection
+            | Known::KeepAlive
+            | Known::ProxyConnection
+            | Known::TransferEncoding
+            | Known::Upgrade
+            | Known::Http2Settings
+    )
+}
 
 /// End-to-end fields that `Connection` cannot remove: framing, routing, identity, conditions, content.
 #[rustfmt::skip]
-const PROTECTED: [&str; 28] = [
-    "accept", "accept-encoding", "age", "authorization", "cache-control", "cookie", "date", "etag", "expect",
-    "expires", "forwarded", "host", "last-modified", "location", "max-forwards", "origin", "range",
-    "referer", "retry-after", "set-cookie", "strict-transport-security", "user-agent", "vary", "via",
-    "www-authenticate", "x-frame-options", "x-real-ip", "x-request-id",
+const PROTECTED: [&[u8]; 28] = [
+    b"accept", b"accept-encoding", b"age", b"authorization", b"cache-control", b"cookie", b"date", b"etag",
+    b"expect", b"expires", b"forwarded", b"host", b"last-modified", b"location", b"max-forwards", b"origin",
+    b"range", b"referer", b"retry-after", b"set-cookie", b"strict-transport-security", b"user-agent",
+    b"vary", b"via", b"www-authenticate", b"x-frame-options", b"x-real-ip", b"x-request-id",
 ];
 
-fn is_protected(name: &str) -> bool {
-    const PREFIXES: [&str; 6] = ["content-", "if-", "sec-", "x-forwarded-", "access-control-", "proxy-auth"];
-    PROTECTED.contains(&name) || PREFIXES.iter().any(|p| name.starts_with(p))
+fn is_protected(name: &[u8]) -> bool {
+    const PREFIXES: [&[u8]; 6] =
+        [b"content-", b"if-", b"sec-", b"x-forwarded-", b"access-control-", b"proxy-auth"];
+    PROTECTED.iter().any(|protected| protected.eq_ignore_ascii_case(name))
+        || PREFIXES.iter().any(|prefix| begins_with(name, prefix))
 }
 
-pub(crate) fn strip(headers: &mut HeaderMap) {
-    // Most requests have one `Connection: keep-alive` or none; only other names allocate.
-    let mut named: Vec<HeaderName> = Vec::new();
-    for value in headers.get_all(header::CONNECTION) {
-        for option in value.as_bytes().split(|&b| b == b',').map(<[u8]>::trim_ascii) {
-            let usual = [&b"close"[..], b"keep-alive", b"upgrade", b"te", b"transfer-encoding"];
-            if usual.iter().any(|u| option.eq_ignore_ascii_case(u)) {
-                continue;
-            }
-            if let Ok(name) = HeaderName::from_bytes(option)
-                && !is_protected(name.as_str())
-            {
-                named.push(name);
-            }
-        }
-    }
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
+/// Whether a name begins so, in whatever case.
+pub(crate) fn begins_with(name: &[u8], prefix: &[u8]) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
-pub(crate) fn connection_has(headers: &HeaderMap, option: &str) -> bool {
-    headers.get_all(header::CONNECTION).iter().any(|value| {
-        value.as_bytes().split(|&b| b == b',').any(|o| o.trim_ascii().eq_ignore_ascii_case(option.as_bytes()))
-    })
+/// The fields that `Connection` names, and that it may remove.
+pub(crate) struct Named(Vec<Box<[u8]>>);
+
+impl Named {
+    pub(crate) fn of(fields: &Fields) -> Self {
+        // Most requests have one `Connection: keep-alive` or none; only other names allocate.
+        let usual = [&b"close"[..], b"keep-alive", b"upgrade", b"te", b"transfer-encoding"];
+        let options = fields.get_all(name::CONNECTION).flat_map(list);
+        let others = options
+            .filter(|option| !usual.iter().any(|u| option.eq_ignore_ascii_case(u)) && !is_protected(option));
+        Self(others.take(MAX_NAMED).map(Box::from).collect())
+    }
+
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.0.iter().any(|named| named.eq_ignore_ascii_case(name))
+    }
 }

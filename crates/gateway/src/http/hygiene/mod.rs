@@ -1,8 +1,8 @@
 //! A proxy's duties by RFC 9110, 9112 and 7239: requests and responses are prepared for the other side.
 //!
-//! Pure functions on heads. The wire has checked the framing of requests before; here it is about meaning:
-//! which host is asked ([`check`]), what may be passed on ([`prepare_request`], [`prepare_response`]), and
-//! who asks ([`client_ip`]).
+//! Pure functions on heads, which they edit in place. The framing of requests has been checked before; here
+//! it is about meaning: which host is asked ([`check`]), what may be passed on ([`prepare_request`],
+//! [`prepare_response`]), and who asks ([`client_ip`]).
 
 mod check;
 mod forwarded;
@@ -11,12 +11,9 @@ mod request;
 mod response;
 
 pub use check::{Reject, Target, check};
-pub use forwarded::{beside_addresses, client_ip, node};
-pub use request::{ForwardContext, prepare_request, request_id};
-pub use response::{
-    BadContentLength, BadResponse, ResponseFraming, content_length, prepare_response, prepare_trailers,
-    settle_framing,
-};
+pub use forwarded::{beside_addresses, client_ip};
+pub use request::{ForwardContext, asks_to_switch, prepare_request, request_id};
+pub use response::{BadContentLength, BadStatus, content_length, prepare_response, prepare_trailers};
 
 #[cfg(test)]
 mod tests;

@@ -1,20 +1,16 @@
 //! Prepares a visitor's request for the origin.
+//!
+//! The head is edited in place: one pass over its lines leaves out what must not be passed on, and what the
+//! gateway says is added at the end. Lines that stay are not touched: names keep their case.
 
 use std::net::IpAddr;
 
-use http::header::{self, HeaderName, HeaderValue};
-use http::request::Parts;
-use http::uri::Uri;
-use http::{HeaderMap, Version};
+use http::Version;
+use tidegate_http::{Fields, Known, Name, RequestHead, is_forbidden_trailer, list, name};
 
-use super::forwarded::{node, push_token_or_quoted};
-use super::hops;
-
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+use super::forwarded::{push_node, push_token_or_quoted};
+use super::hops::{Named, begins_with, is_hop_by_hop};
+use crate::base::scratch::Scratch;
 
 /// Longest request id accepted from a trusted peer: it is part of every log line.
 const MAX_REQUEST_ID: usize = 128;
@@ -38,139 +34,130 @@ pub struct ForwardContext<'a> {
     pub is_own_cookie: fn(&str) -> bool,
 }
 
-/// The request's id: the one of a trusted peer if it is printable and short enough, else `fresh`.
-pub fn request_id<'a>(headers: &'a HeaderMap, trusted: bool, fresh: &'a str) -> &'a str {
-    let given = headers.get(&X_REQUEST_ID).filter(|_| trusted).and_then(|v| v.to_str().ok());
-    match given {
-        Some(id) if (1..=MAX_REQUEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic()) => {
-            id
-        }
-        _ => fresh,
-    }
+/// The request's id that a trusted peer gives, if it is printable and short enough.
+pub fn request_id(fields: &Fields, trusted: bool) -> Option<&str> {
+    let given = fields.get_str(name::X_REQUEST_ID).filter(|_| trusted)?;
+    let is_one = (1..=MAX_REQUEST_ID).contains(&given.len()) && given.bytes().all(|b| b.is_ascii_graphic());
+    is_one.then_some(given)
 }
 
-pub fn prepare_request(parts: &mut Parts, ctx: &ForwardContext<'_>) {
-    let original_host = original_host(parts);
-    let headers = &mut parts.headers;
-    strip_disguised(headers);
-    let upgrade = (ctx.keep_upgrade && hops::connection_has(headers, "upgrade"))
-        .then(|| headers.get(header::UPGRADE).cloned())
-        .flatten();
-    let trailers = accepts_trailers(headers);
-    let chunked = headers.contains_key(header::TRANSFER_ENCODING);
-    hops::strip(headers);
-    if chunked {
-        // Without the field hyper's client takes a body of unknown size for none when the method is GET or
-        // HEAD. The wire has checked that the value is exactly this.
-        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if let Some(upgrade) = upgrade {
-        headers.insert(header::UPGRADE, upgrade);
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+/// Whether the request asks for another protocol that the origin may switch to. HTTP/2 over the same
+/// connection is none: the gateway could not read what follows.
+pub fn asks_to_switch(fields: &Fields) -> bool {
+    let is_h2c = |protocol: &[u8]| protocol.eq_ignore_ascii_case(b"h2c");
+    fields.contains(name::UPGRADE)
+        && fields.lists(name::CONNECTION, "upgrade")
+        && !fields.get_all(name::UPGRADE).flat_map(list).any(is_h2c)
+}
+
+/// Makes a visitor's head the one that the origin gets. What frames its body is left to who sends it.
+pub fn prepare_request(head: &mut RequestHead, ctx: &ForwardContext<'_>) {
+    let mut host = Scratch::new();
+    // The authority of an absolute-form target overrides the field (RFC 9112 3.2.2).
+    let original = head.authority().map(str::as_bytes).or_else(|| head.fields.get(name::HOST));
+    let has_host = original.is_some();
+    host.extend_from_slice(original.unwrap_or_default());
+    let is_host_kept = ctx.host.is_empty() && has_host && head.authority().is_none();
+
+    let version = head.version();
+    let fields = &mut head.fields;
+    let upgrades = ctx.keep_upgrade && asks_to_switch(fields);
+    // Trailers are sent only to who accepts them.
+    let trailers = fields.lists(name::TE, "trailers");
+    let mut cookies = Scratch::new();
+    let has_own_cookies = other_cookies(fields, ctx.is_own_cookie, &mut cookies);
+    strip(fields, ctx, upgrades, has_own_cookies);
+    if upgrades {
+        fields.append(name::CONNECTION, b"upgrade");
     }
     if trailers {
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        fields.append(name::TE, b"trailers");
         // RFC 9110 10.1.4: a sender of TE names it in Connection.
-        headers.append(header::CONNECTION, HeaderValue::from_static("te"));
-    } else {
-        headers.remove(header::TE);
+        fields.append(name::CONNECTION, b"te");
     }
-    // Meant for the first proxy, which is the gateway (RFC 9110 11.7.2); it needs none.
-    headers.remove(header::PROXY_AUTHORIZATION);
-    forward(headers, ctx, original_host.as_ref());
-    strip_cookies(headers, ctx.is_own_cookie);
-    via(headers, parts.version, ctx.via);
-    if let Ok(id) = HeaderValue::from_str(ctx.request_id) {
-        headers.insert(X_REQUEST_ID, id);
+    for line in cookies.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
+        fields.append(name::COOKIE, line);
     }
-    let host = if ctx.host.is_empty() { original_host } else { HeaderValue::from_str(ctx.host).ok() };
-    match host {
-        Some(host) => headers.insert(header::HOST, host),
-        None => headers.insert(header::HOST, HeaderValue::from_static("")),
-    };
-    parts.uri = origin_form(&parts.uri);
-    parts.version = Version::HTTP_11;
+    forward(fields, ctx, has_host.then_some(&host[..]));
+    via(fields, version, ctx.via);
+    fields.append(name::X_REQUEST_ID, ctx.request_id.as_bytes());
+    if !is_host_kept {
+        let host = if ctx.host.is_empty() { &host } else { ctx.host.as_bytes() };
+        fields.set(name::HOST, host);
+    }
+    head.make_origin_form();
+    head.set_version(Version::HTTP_11);
 }
 
-/// The authority of an absolute-form target overrides the field (RFC 9112 3.2.2).
-fn original_host(parts: &Parts) -> Option<HeaderValue> {
-    match parts.uri.authority() {
-        Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
-        None => parts.headers.get(header::HOST).cloned(),
-    }
+/// Leaves out what concerns the visitor's connection only, what only a trusted peer may say, what the gateway
+/// says itself, and what would pass for one of these.
+fn strip(fields: &mut Fields, ctx: &ForwardContext<'_>, upgrades: bool, has_own_cookies: bool) {
+    let named = Named::of(fields);
+    let mut has_upgrade = false;
+    fields.retain(|name, _| match Known::of(name) {
+        Some(Known::Upgrade) => upgrades && !std::mem::replace(&mut has_upgrade, true),
+        Some(known) if is_hop_by_hop(known) => false,
+        // `Proxy-Authorization` is meant for the first proxy, which is the gateway (RFC 9110 11.7.2); it
+        // needs none.
+        Some(Known::Te | Known::ProxyAuthorization | Known::XRequestId) => false,
+        Some(Known::Cookie) => !has_own_cookies,
+        // A chain with a hop missing would name the wrong client.
+        Some(Known::Forwarded) => ctx.trusted && ctx.forwarded,
+        Some(Known::XForwardedFor | Known::XForwardedHost | Known::XForwardedProto | Known::XRealIp) => {
+            ctx.trusted
+        }
+        Some(_) => !named.has(name),
+        None => {
+            !named.has(name) && (ctx.trusted || !begins_with(name, b"x-forwarded-")) && !is_disguised(name)
+        }
+    });
 }
 
-/// Removes fields that origins which do not tell `_` from `-` (CGI, PHP) would trust: `X_Forwarded_For`.
-fn strip_disguised(headers: &mut HeaderMap) {
-    let disguised: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| name.as_str().contains('_'))
-        .filter(|name| {
-            let plain = name.as_str().replace('_', "-");
-            crate::http::wire::is_forbidden_trailer(plain.as_bytes())
-        })
-        .cloned()
-        .collect();
-    for name in &disguised {
-        headers.remove(name);
-    }
+/// Whether origins which do not tell `_` from `-` (CGI, PHP) would trust it: `X_Forwarded_For`.
+fn is_disguised(name: &[u8]) -> bool {
+    let plain = |b: &u8| if *b == b'_' { b'-' } else { b.to_ascii_lowercase() };
+    memchr::memchr(b'_', name).is_some() && is_forbidden_trailer(&name.iter().map(plain).collect::<Vec<u8>>())
 }
 
-/// Whether the visitor accepts trailers. hyper sends them only then, and so should the origin.
-fn accepts_trailers(headers: &HeaderMap) -> bool {
-    headers.get_all(header::TE).iter().any(|value| {
-        value.as_bytes().split(|&b| b == b',').any(|c| c.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-    })
-}
-
-/// Extends the forwarding fields of a trusted peer; replaces those of anybody else.
-fn forward(headers: &mut HeaderMap, ctx: &ForwardContext<'_>, host: Option<&HeaderValue>) {
+/// Extends the forwarding fields of a trusted peer; those of anybody else are gone.
+fn forward(fields: &mut Fields, ctx: &ForwardContext<'_>, host: Option<&[u8]>) {
     let peer = ctx.peer.to_canonical();
-    if !ctx.trusted {
-        for name in [&X_FORWARDED_FOR, &X_FORWARDED_HOST, &X_FORWARDED_PROTO, &X_REAL_IP, &header::FORWARDED]
-        {
-            headers.remove(name);
-        }
-        let other: Vec<HeaderName> =
-            headers.keys().filter(|n| n.as_str().starts_with("x-forwarded-")).cloned().collect();
-        for name in &other {
-            headers.remove(name);
-        }
-    }
-    let mut element = Vec::with_capacity(64);
+    let mut element = Scratch::new();
     push_address(&mut element, peer);
-    append_list(headers, &X_FORWARDED_FOR, &element);
+    append_list(fields, name::X_FORWARDED_FOR, &element);
     // A trusted peer names the host and scheme of the visitor's connection; ours would be the peer's.
-    if !headers.contains_key(&X_FORWARDED_PROTO) {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(ctx.scheme));
+    if !fields.contains(name::X_FORWARDED_PROTO) {
+        fields.append(name::X_FORWARDED_PROTO, ctx.scheme.as_bytes());
     }
     if let Some(host) = host
-        && !headers.contains_key(&X_FORWARDED_HOST)
+        && !fields.contains(name::X_FORWARDED_HOST)
     {
-        headers.insert(X_FORWARDED_HOST, host.clone());
+        fields.append(name::X_FORWARDED_HOST, host);
     }
     if ctx.forwarded {
         element.clear();
-        element.extend_from_slice(b"for=");
+        element.text("for=");
         match peer {
             IpAddr::V4(_) => push_address(&mut element, peer),
-            IpAddr::V6(_) => element.extend_from_slice(node(peer).as_bytes()),
+            IpAddr::V6(_) => push_node(&mut element, peer),
         }
-        element.extend_from_slice(b";proto=");
-        element.extend_from_slice(ctx.scheme.as_bytes());
-        if let Some(host) = host.and_then(|h| h.to_str().ok()) {
-            element.extend_from_slice(b";host=");
+        element.text(";proto=");
+        element.text(ctx.scheme);
+        if let Some(host) = host.and_then(|host| std::str::from_utf8(host).ok()) {
+            element.text(";host=");
             push_token_or_quoted(host, &mut element);
         }
-        append_list(headers, &header::FORWARDED, &element);
-    } else {
-        // A chain with a hop missing would name the wrong client.
-        headers.remove(header::FORWARDED);
+        append_list(fields, name::FORWARDED, &element);
     }
 }
 
-fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
-    let IpAddr::V4(v4) = ip else { return out.extend_from_slice(ip.to_string().as_bytes()) };
+pub(crate) fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
+    use std::io::Write;
+    let IpAddr::V4(v4) = ip else {
+        // Writing to memory does not fail.
+        let _ = write!(out, "{ip}");
+        return;
+    };
     for (i, octet) in v4.octets().into_iter().enumerate() {
         if i > 0 {
             out.push(b'.');
@@ -179,64 +166,52 @@ fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
     }
 }
 
-fn append_list(headers: &mut HeaderMap, name: &HeaderName, element: &[u8]) {
-    if !headers.contains_key(name) {
-        if let Ok(value) = HeaderValue::from_bytes(element) {
-            headers.insert(name, value);
-        }
-        return;
+/// Adds an element to the list that the lines of a name make; it becomes one line.
+fn append_list(fields: &mut Fields, name: Name<'_>, element: &[u8]) {
+    if !fields.contains(name) {
+        return fields.append(name, element);
     }
-    let mut list = Vec::new();
-    for value in headers.get_all(name) {
-        list.extend_from_slice(value.as_bytes());
-        list.extend_from_slice(b", ");
+    let mut all = Scratch::new();
+    for value in fields.get_all(name) {
+        all.extend_from_slice(value);
+        all.text(", ");
     }
-    list.extend_from_slice(element);
-    if let Ok(value) = HeaderValue::from_bytes(&list) {
-        headers.insert(name, value);
-    }
+    all.extend_from_slice(element);
+    fields.set(name, &all);
 }
 
 /// RFC 9110 7.6.3.
-pub(crate) fn via(headers: &mut HeaderMap, version: Version, name: &str) {
-    if name.is_empty() {
+pub(crate) fn via(fields: &mut Fields, version: Version, gateway: &str) {
+    if gateway.is_empty() {
         return;
     }
-    let protocol = if version == Version::HTTP_10 { "1.0" } else { "1.1" };
-    append_list(headers, &header::VIA, &[protocol.as_bytes(), b" ", name.as_bytes()].concat());
+    let mut element = Scratch::new();
+    element.text(match version {
+        Version::HTTP_10 => "1.0 ",
+        Version::HTTP_2 => "2.0 ",
+        _ => "1.1 ",
+    });
+    element.text(gateway);
+    append_list(fields, name::VIA, &element);
 }
 
-fn strip_cookies(headers: &mut HeaderMap, is_own: fn(&str) -> bool) {
-    let own_pair = |pair: &[u8]| {
+/// Whether any cookie is the gateway's own. If so, `into` has the lines with the others, each ended by LF.
+fn other_cookies(fields: &Fields, is_own: fn(&str) -> bool, into: &mut Scratch) -> bool {
+    let is_own_pair = |pair: &[u8]| {
         let name = pair.split(|&b| b == b'=').next().unwrap_or(pair);
         std::str::from_utf8(name.trim_ascii()).is_ok_and(is_own)
     };
-    let mentions = |line: &HeaderValue| line.as_bytes().split(|&b| b == b';').any(own_pair);
-    if !headers.get_all(header::COOKIE).iter().any(mentions) {
-        return;
+    let is_end = |b: &u8| *b == b';';
+    if !fields.get_all(name::COOKIE).flat_map(|line| line.split(is_end)).any(is_own_pair) {
+        return false;
     }
-    let lines: Vec<HeaderValue> = headers.get_all(header::COOKIE).iter().cloned().collect();
-    headers.remove(header::COOKIE);
-    for line in lines {
-        let kept: Vec<&[u8]> = line
-            .as_bytes()
-            .split(|&b| b == b';')
-            .map(<[u8]>::trim_ascii)
-            .filter(|pair| !pair.is_empty() && !own_pair(pair))
-            .collect();
-        if let Ok(value) = HeaderValue::from_bytes(&kept.join(&b"; "[..]))
-            && !kept.is_empty()
-        {
-            headers.append(header::COOKIE, value);
+    for line in fields.get_all(name::COOKIE) {
+        let others = line.split(is_end).map(<[u8]>::trim_ascii);
+        for (i, pair) in others.filter(|pair| !pair.is_empty() && !is_own_pair(pair)).enumerate() {
+            into.text(if i > 0 { "; " } else { "" });
+            into.extend_from_slice(pair);
         }
+        into.push(b'\n');
     }
-}
-
-/// Origin-form (or `*`).
-fn origin_form(uri: &Uri) -> Uri {
-    if uri.authority().is_none() {
-        return uri.clone();
-    }
-    // An absolute-form target has a path: http::Uri makes an empty one "/".
-    uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from)
+    true
 }

@@ -8,9 +8,9 @@
 use std::io;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
 use rustls::server::{Acceptor, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, version};
+use tidegate_http::{Fields, Name, is_text};
 use tidegate_settings::certificate::{BadFile, authorities, subject};
 use tidegate_settings::{ClientAuth, Settings, TlsVersion, instant};
 use tokio::io::AsyncWriteExt as _;
@@ -54,7 +54,7 @@ pub struct VisitorTls {
     /// not resumed.
     client_auth: (ClientAuth, Vec<Vec<u8>>),
     /// Where the origin finds the subject of a visitor's certificate.
-    client_field: Option<HeaderName>,
+    client_field: Option<Box<str>>,
 }
 
 impl VisitorTls {
@@ -98,7 +98,8 @@ impl VisitorTls {
             config: Arc::new(config),
             certificates,
             client_auth: (tls.client_auth, roots),
-            client_field: tls.client_field.parse().ok(),
+            client_field: (!tls.client_field.is_empty())
+                .then(|| tls.client_field.to_ascii_lowercase().into()),
         }))
     }
 
@@ -115,27 +116,23 @@ impl VisitorTls {
 
     /// Names the subject of a visitor's certificate to the origin. Only a trusted peer's own word stays, which
     /// is about the visitor behind it.
-    pub fn present(
-        &self,
-        headers: &mut HeaderMap,
-        is_trusted: bool,
-        certificate: Option<&ClientCertificate>,
-    ) {
-        let Some(field) = &self.client_field else { return };
+    pub fn present(&self, fields: &mut Fields, is_trusted: bool, certificate: Option<&ClientCertificate>) {
+        let Some(field) = self.client_field.as_deref() else { return };
         // `X_Client_Cert_Subject` is the same field to applications that see fields as variables (CGI).
-        let is_disguised = |name: &&HeaderName| {
-            name.as_str().contains('_') && name.as_str().replace('_', "-") == field.as_str()
+        let is_same = |b: &u8| if *b == b'_' { b'-' } else { b.to_ascii_lowercase() };
+        let is_disguised = |name: &[u8]| {
+            name.contains(&b'_') && name.iter().map(is_same).eq(field.bytes().map(|b| is_same(&b)))
         };
-        while let Some(disguised) = headers.keys().find(is_disguised).cloned() {
-            headers.remove(disguised);
+        if fields.iter().any(|(name, _)| is_disguised(name)) {
+            fields.retain(|name, _| !is_disguised(name));
         }
-        if is_trusted && headers.contains_key(field) {
+        let field = Name::of(field);
+        if is_trusted && fields.contains(field) {
             return;
         }
-        let subject = certificate.and_then(|one| HeaderValue::from_str(&one.subject).ok());
-        match subject {
-            Some(subject) => _ = headers.insert(field, subject),
-            None => _ = headers.remove(field),
+        match certificate.filter(|one| is_text(one.subject.as_bytes())) {
+            Some(one) => fields.set(field, one.subject.as_bytes()),
+            None => _ = fields.remove(field),
         }
     }
 

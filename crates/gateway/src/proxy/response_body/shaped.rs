@@ -239,7 +239,7 @@ mod tests {
 
     fn shaped(body: &'static [u8], throttle: &Arc<Throttle>) -> ResponseBody<Unmeasured> {
         let shaping = Shaping { throttle: throttle.clone(), clock: Arc::new(Clock::new()), conn: None };
-        ResponseBody::Own(Bytes::from_static(body)).shaped(shaping)
+        ResponseBody::Own(body.into()).shaped(shaping)
     }
 
     async fn slices(body: ResponseBody<Unmeasured>) -> Vec<Bytes> {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http::{HeaderValue, request};
 use rand::RngCore;
 use tidegate_core::admission::{
     self, Decision, EnteredBy, Facts, PAGE_IDLE, Presented, Process, Progress, Requester,
@@ -18,20 +17,21 @@ use tidegate_core::policies::{ActivePolicy, PolicyRequest};
 use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Pass, Ticket};
 use tidegate_core::units::Timestamp;
+use tidegate_http::RequestHead;
 use tidegate_settings::{Role, Unit};
 
 use crate::config::Config;
 use crate::config::page::Kind;
 use crate::http::target;
 use crate::proxy::context::RequestContext;
-use crate::proxy::cookies;
-use crate::proxy::navigation::{comes_from_here, is_part_of_page, program, wants_html};
+use crate::proxy::cookies::SetCookies;
+use crate::proxy::navigation::{comes_from_here, program};
 use crate::proxy::stages::room::{Claiming, Outcome, RoomStage, Visitor, people_ahead};
 use crate::shared::policies::stats::Done;
 use crate::shared::policies::{PoliciesInForce, PolicyRecord};
 
 pub(crate) struct Asked<'a> {
-    pub(crate) parts: &'a request::Parts,
+    pub(crate) head: &'a RequestHead,
     pub(crate) url_ticket: Option<&'a str>,
     pub(crate) policies: Option<&'a PoliciesInForce>,
     /// Its answer may be another's; only looked at where policies are in force.
@@ -54,8 +54,8 @@ impl RequestContext {
             shadow: self.config.shadow(&worker.shared.shadow_room),
             waiting_since: (waiting_since_us != 0).then(|| Timestamp::from_micros(waiting_since_us)),
         };
-        let request = self.policy_request(asked.parts, asked.is_plain);
-        let facts = self.config.facts(request, is_part_of_page(&asked.parts.headers), self.started);
+        let request = self.policy_request(asked.head, asked.is_plain);
+        let facts = self.config.facts(request, self.kind.is_part_of_page, self.started);
         let head = Head::new(self, asked);
         let decision = admission::decide(&process, &Facts { progress: asked.progress, ..facts }, &head);
         let (begun, shadow) = (head.begun.take(), head.shadow.take());
@@ -63,7 +63,7 @@ impl RequestContext {
         let shaped = shaped.map(|active| active.throttle.clone());
         let outcome = self.outcome(decision, &head, begun.as_ref().map(SessionRequest::key));
         if let Some(request) = begun {
-            self.begins_session(&asked.parts.headers, request);
+            self.begins_session(&asked.head.fields, request);
         }
         self.shadow = shadow.or(self.shadow.take());
         self.shaped = shaped.or(self.shaped.take());
@@ -89,21 +89,24 @@ impl RequestContext {
                     worker.shared.redeemed.note(ticket, self.started);
                 }
                 let visitor = head.visitor();
-                let clear = || cookies::clear_ticket(config.class(class).mark, visitor.secure);
-                let ticket = Some(stage.ticket_to_check(&ticket, visitor));
-                elsewhere(config, ticket, redeemed.map(|_| clear()).into_iter().collect())
+                let mut cookies = SetCookies::default();
+                if redeemed.is_some() {
+                    cookies.clear_ticket(config.class(class).mark, visitor.secure);
+                }
+                elsewhere(config, Some(stage.ticket_to_check(&ticket, visitor)), cookies)
             }
             Decision::Delay { ticket, left } => Outcome::Delay { ticket, left },
             Decision::AskOwner { ticket, owner, waits } => {
                 Outcome::AskOwner(Claiming { ticket, owner, waits })
             }
-            Decision::SendOnUnasked | Decision::SendBack => elsewhere(config, None, Vec::new()),
+            Decision::SendOnUnasked | Decision::SendBack => elsewhere(config, None, SetCookies::default()),
             Decision::SendToRebind => {
                 let (ticket, cookies) = stage.rebinding(head.visitor());
                 elsewhere(config, ticket, cookies)
             }
             Decision::ShowCleanUrl => {
-                Outcome::Elsewhere { base: String::new(), ticket: None, cookies: Vec::new() }
+                let cookies = SetCookies::default();
+                Outcome::Elsewhere { base: String::new(), ticket: None, cookies }
             }
             Decision::Wait { ticket, wait: told, position } => {
                 wait(stage.waits(position, &ticket, told, head.visitor()))
@@ -136,7 +139,7 @@ impl RequestContext {
         head: &Head<'_>,
         by: EnteredBy,
         begun: Option<SessionKey>,
-    ) -> Vec<HeaderValue> {
+    ) -> SetCookies {
         let hands_out = match by {
             EnteredBy::Ticket(_) => true,
             EnteredBy::Room | EnteredBy::Ingress => {
@@ -149,13 +152,13 @@ impl RequestContext {
             EnteredBy::Session => self.renewal(stage, head),
             _ if hands_out => stage.entry_cookies(self.class, head.visitor(), begun),
             EnteredBy::Room | EnteredBy::Ingress | EnteredBy::PartOfPage => self.page_pass(stage, head, by),
-            EnteredBy::Ticket(_) | EnteredBy::Unasked => Vec::new(),
+            EnteredBy::Ticket(_) | EnteredBy::Unasked => SetCookies::default(),
         }
     }
 
     /// The pass of a session that goes on, if it is due for renewal or has not reached the visitor yet.
-    fn renewal(&self, stage: &mut RoomStage<'_>, head: &Head<'_>) -> Vec<HeaderValue> {
-        let mut cookies = Vec::new();
+    fn renewal(&self, stage: &mut RoomStage<'_>, head: &Head<'_>) -> SetCookies {
+        let mut cookies = SetCookies::default();
         let Some(session) = &self.session else { return cookies };
         if session.ticket_key.is_some() && session.key == session.ticket_key {
             return stage.entry_cookies(self.class, head.visitor(), session.key);
@@ -170,8 +173,8 @@ impl RequestContext {
     /// Where requests are admitted, a page that did not wait gets a pass too: its parts are still to come
     /// when a crowd does. A part renews the pass of its page. One answer in a while carries a cookie, so that
     /// a shared cache in front may keep the others.
-    fn page_pass(&self, stage: &mut RoomStage<'_>, head: &Head<'_>, by: EnteredBy) -> Vec<HeaderValue> {
-        let mut cookies = Vec::new();
+    fn page_pass(&self, stage: &mut RoomStage<'_>, head: &Head<'_>, by: EnteredBy) -> SetCookies {
+        let mut cookies = SetCookies::default();
         if !self.has_page_passes() {
             return cookies;
         }
@@ -179,7 +182,7 @@ impl RequestContext {
         let shown = head.visitor().pass(&self.config).filter(|pass| now.since(pass.issued) <= PAGE_IDLE);
         let pass = match shown {
             Some(pass) => admission::is_page_pass_due(&pass, now).then_some(Pass { issued: now, ..pass }),
-            None if by != EnteredBy::PartOfPage && wants_html(&head.asked.parts.headers) => {
+            None if by != EnteredBy::PartOfPage && self.kind.wants_html => {
                 Some(stage.new_page_pass(self.class))
             }
             None => None,
@@ -197,21 +200,24 @@ impl RequestContext {
 
     /// Notes the page of a client without cookies, and that a part of it was asked for.
     fn note_page(&self, head: &Head<'_>, by: EnteredBy) {
-        let headers = &head.asked.parts.headers;
         let is_page = match by {
-            EnteredBy::Ticket(_) | EnteredBy::Room | EnteredBy::Ingress => wants_html(headers),
+            EnteredBy::Ticket(_) | EnteredBy::Room | EnteredBy::Ingress => self.kind.wants_html,
             EnteredBy::PartOfPage => head.is_page_noted(),
             EnteredBy::Session | EnteredBy::Unasked => false,
         };
         if is_page && self.has_page_passes() && head.visitor().cookies.are_none() {
-            self.worker.shared.sessions.pages.note(self.client, program(headers), self.started);
+            self.worker.shared.sessions.pages.note(
+                self.client,
+                program(&head.asked.head.fields),
+                self.started,
+            );
         }
     }
 
-    pub(crate) fn policy_request<'p>(&self, parts: &'p request::Parts, is_plain: bool) -> PolicyRequest<'p> {
+    pub(crate) fn policy_request<'p>(&self, head: &'p RequestHead, is_plain: bool) -> PolicyRequest<'p> {
         PolicyRequest {
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or_default(),
+            path: head.path(),
+            query: head.query().unwrap_or_default(),
             class: self.class,
             cost: self.config.class(self.class).cost,
             tier: self.tier,
@@ -223,7 +229,7 @@ impl RequestContext {
 }
 
 /// To the other process of the two-process form.
-fn elsewhere(config: &Config, ticket: Option<String>, cookies: Vec<HeaderValue>) -> Outcome {
+fn elsewhere(config: &Config, ticket: Option<String>, cookies: SetCookies) -> Outcome {
     let base = match &config.settings.role {
         Role::TokenGen { check_url, .. } => check_url,
         Role::TokenCheck { gen_url, .. } => gen_url,
@@ -250,7 +256,7 @@ impl<'a> Head<'a> {
 
     /// The visitor's ticket and session, read once.
     pub(crate) fn visitor(&self) -> &Visitor<'a> {
-        self.visitor.get_or_init(|| self.context.visitor(&self.asked.parts.headers, self.asked.url_ticket))
+        self.visitor.get_or_init(|| self.context.visitor(&self.asked.head.fields, self.asked.url_ticket))
     }
 
     /// Whether the ticket in the URL might be good if it were bound to a cookie instead of an address. Where
@@ -264,11 +270,11 @@ impl<'a> Head<'a> {
 
     /// The pass of a page of a client without cookies.
     fn noted_pass(&self) -> Option<Pass> {
-        let headers = &self.asked.parts.headers;
+        let fields = &self.asked.head.fields;
         let is_noted =
-            self.context.has_page_passes() && self.visitor().cookies.are_none() && comes_from_here(headers);
+            self.context.has_page_passes() && self.visitor().cookies.are_none() && comes_from_here(fields);
         is_noted
-            .then(|| self.context.worker.shared.sessions.pages.pass(self.context.client, program(headers)))?
+            .then(|| self.context.worker.shared.sessions.pages.pass(self.context.client, program(fields)))?
     }
 
     fn is_page_noted(&self) -> bool {
@@ -298,12 +304,12 @@ impl Requester for Head<'_> {
     /// cookies. If it comes back with the cookie as well, it is shown the URL it asked for, or the ticket
     /// would stay in its address bar.
     fn shows_ticket_twice(&self) -> bool {
-        let Asked { parts, url_ticket, .. } = self.asked;
+        let Asked { head, url_ticket, .. } = self.asked;
         url_ticket.is_some()
             && matches!(self.context.config.settings.role, Role::Gate)
-            && parts.method.is_safe()
-            && wants_html(&parts.headers)
-            && target::is_local(&parts.uri)
+            && head.method().is_safe()
+            && self.context.kind.wants_html
+            && target::is_local(head.path())
             && self.visitor().ticket(&self.context.config).is_twice
     }
 

@@ -1,7 +1,7 @@
 //! Claims a ticket from the tokencheck that owns it, and decides again with the answer. It decides nothing.
 
-use http::request;
 use tidegate_core::admission::Progress;
+use tidegate_http::RequestHead;
 
 use crate::proxy::context::RequestContext;
 use crate::proxy::stages::admission::Asked;
@@ -14,15 +14,14 @@ impl RequestContext {
     pub(crate) async fn decide_with_owner(
         &mut self,
         claiming: Claiming,
-        parts: &request::Parts,
+        head: &RequestHead,
         url_ticket: Option<&str>,
     ) -> (Outcome, Option<ClaimGuard>) {
         let Claiming { ticket, owner, waits } = claiming;
         let mut claim = ClaimGuard::new(&self.worker.shared, &ticket, owner);
         let answer = claim.ask().await;
         let progress = Progress::Claimed { answer, waits };
-        let asked =
-            Asked { parts, url_ticket, policies: None, is_plain: false, progress, may_be_held: false };
+        let asked = Asked { head, url_ticket, policies: None, is_plain: false, progress, may_be_held: false };
         let outcome = self.decide(&asked);
         let is_redeemed = matches!(&outcome, Outcome::Enter { ticket: Some(_), .. });
         if is_redeemed {

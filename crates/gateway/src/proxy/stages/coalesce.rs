@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::header::{AGE, COOKIE};
-use http::{HeaderName, Response, request};
 use http_body::Body as _;
 use tidegate_core::measure::Event;
+use tidegate_http::{Name, RequestHead, ResponseHead, name};
 
 use crate::proxy::context::{DECISION, RequestContext};
+use crate::proxy::cookies::SetCookies;
 use crate::proxy::response_body::ResponseBody;
-use crate::proxy::stages::forward::{Answer, EndsSession, Refused, TicketGuard, add_cookies};
+use crate::proxy::stages::forward::{Answer, ForAll, TicketGuard, add_cookies};
 use crate::shared::coalesce::flight::{Author, End, Flight, Head, Match, Reader};
-use crate::shared::coalesce::rules::{self, NOT_FOR_ALL};
+use crate::shared::coalesce::rules;
 use crate::shared::coalesce::{Joined, Key, RequesterStanding, Seeking, SharedCookies, has_cookies, key};
 use crate::upstream::body::RequestBody;
 use tidegate_settings::Role;
@@ -26,14 +26,13 @@ use tidegate_settings::Role;
 const ROUNDS: usize = 3;
 
 /// Fields that the gate gives every answer of its own.
-const PER_ANSWER: [HeaderName; 3] =
-    [HeaderName::from_static("x-request-id"), HeaderName::from_static("server-timing"), DECISION];
+const PER_ANSWER: [Name<'static>; 3] = [name::X_REQUEST_ID, name::SERVER_TIMING, DECISION];
 
 impl RequestContext {
     /// The answer that this request shares with others; `None`: it must ask for itself.
     pub(crate) async fn share(
         &mut self,
-        parts: &request::Parts,
+        head: &RequestHead,
         period: Duration,
         cookies: SharedCookies,
     ) -> Option<Answer> {
@@ -43,33 +42,33 @@ impl RequestContext {
         let forwards = !matches!(self.config.settings.role, Role::TokenGen { .. });
         // As with `Authorization`: the origin may answer each of these visitors differently.
         let is_known = self.conn.info.client_certificate.is_some();
-        let found = match forwards && !is_known && rules::may_share(parts) {
-            true => self.seek(parts, period, cookies).await,
+        let found = match forwards && !is_known && rules::may_share(head) {
+            true => self.seek(head, period, cookies).await,
             false => None,
         };
-        let Some((reader, head)) = found else {
+        let Some((reader, answer)) = found else {
             multicast.alone.fetch_add(1, Relaxed);
             return None;
         };
         multicast.shared.fetch_add(1, Relaxed);
-        Some(self.shared_answer(reader, &head, parts.uri.path()))
+        Some(self.shared_answer(reader, &answer, head.path()))
     }
 
     async fn seek(
         &self,
-        parts: &request::Parts,
+        head: &RequestHead,
         period: Duration,
         cookies: SharedCookies,
     ) -> Option<(Reader, Arc<Head>)> {
         let multicast = &self.worker.shared.coalescer;
-        let mut sent = for_all(parts, &cookies);
+        let mut sent = for_all(head, &cookies);
         self.prepare(&mut sent, false);
         let throttle = self.shaped.as_ref().map(|throttle| throttle.id);
-        let mut key = key(parts, &sent.headers, cookies);
+        let mut key = key(head, &sent.fields, cookies);
         key.throttle = throttle;
         let seeking = Seeking {
-            headers: &sent.headers,
-            has_cookies: has_cookies(&sent.headers),
+            headers: &sent.fields,
+            has_cookies: has_cookies(&sent.fields),
             standing: RequesterStanding { class: self.class, lane: self.shared_lane() },
         };
         for _ in 0..ROUNDS {
@@ -78,7 +77,7 @@ impl RequestContext {
                 Joined::Lead(reader) => {
                     multicast.upstream.fetch_add(1, Relaxed);
                     let pump = Fetcher { flight: reader.flight.clone(), key: key.clone() };
-                    tokio::task::spawn_local(pump.run(self.for_all(), for_all(parts, &key.cookies)));
+                    tokio::task::spawn_local(pump.run(self.for_all(), for_all(head, &key.cookies)));
                     // Its own answer, also if others may share it; but if its cookies were not sent, or
                     // fields are missing that were for it, only one for all.
                     let suits =
@@ -100,11 +99,13 @@ impl RequestContext {
 
     fn shared_answer(&mut self, reader: Reader, head: &Head, path: &str) -> Answer {
         let age = self.worker.now().since(reader.flight.sent).as_secs();
-        let mut headers = head.headers.clone();
+        let mut answer = ResponseHead::new(head.status);
+        answer.fields = head.headers.clone();
+        let fields = &mut answer.fields;
         if head.ends_session {
-            let mut cookies = Vec::new();
+            let mut cookies = SetCookies::default();
             self.end_session(&mut cookies);
-            add_cookies(&mut headers, cookies);
+            add_cookies(fields, &cookies);
         }
         let stay = self.session.as_mut().and_then(|session| session.take_stay());
         let body = ResponseBody::Shared(reader.into_body(), stay);
@@ -113,34 +114,25 @@ impl RequestContext {
             Some(shaping) => body.shaped(shaping),
             None => body,
         };
-        let mut response = Response::new(body);
-        *response.status_mut() = head.status;
-        *response.headers_mut() = headers;
         // RFC 9111 5.1: what was not asked of the origin for this request tells its age.
         if age > 0 {
-            response.headers_mut().insert(AGE, age.into());
+            fields.set(name::AGE, itoa::Buffer::new().format(age).as_bytes());
         }
-        self.tell_shadow(response.headers_mut());
+        self.tell_shadow(fields);
         if let Some(event) = head.refused {
-            self.explain(response.headers_mut(), event, path);
+            self.explain(fields, event, path);
         }
         self.log_now(head.status.as_u16(), rules::length(&head.headers).unwrap_or_default(), "multicast");
-        response
+        Answer { head: answer, body, for_all: None }
     }
 }
 
 /// The request as it is sent for all: without what only its own visitor has a use for.
-fn for_all(parts: &request::Parts, cookies: &SharedCookies) -> request::Parts {
-    let (mut all, ()) = http::Request::new(()).into_parts();
-    all.method = parts.method.clone();
-    all.uri = parts.uri.clone();
-    all.version = parts.version;
-    all.headers = parts.headers.clone();
-    for name in &NOT_FOR_ALL {
-        all.headers.remove(name);
-    }
+fn for_all(head: &RequestHead, cookies: &SharedCookies) -> RequestHead {
+    let mut all = head.clone();
+    all.fields.retain(|name, _| !rules::is_not_for_all(name));
     if *cookies != SharedCookies::AsAllowed {
-        all.headers.remove(COOKIE);
+        all.fields.remove(name::COOKIE);
     }
     all
 }
@@ -159,28 +151,30 @@ impl Drop for Fetcher {
 }
 
 impl Fetcher {
-    async fn run(self, context: RequestContext, parts: request::Parts) {
+    async fn run(self, context: RequestContext, head: RequestHead) {
         let shared = context.worker.shared.clone();
         context.worker.shared.admission.charge(context.config.class(context.class).cost);
         let guard = TicketGuard::new(&context.worker, None, None);
-        let response = context.forward(parts, RequestBody::empty(), Event::Entered, Vec::new(), guard).await;
-        let (mut head, mut body) = response.into_parts();
-        for name in &PER_ANSWER {
-            head.headers.remove(name);
+        let (by, cookies) = (Event::Entered, SetCookies::default());
+        let answer = context.forward(head, RequestBody::empty(), by, cookies, guard).await;
+        let Answer { mut head, mut body, for_all } = answer;
+        let (status, mut fields) = (head.status(), std::mem::take(&mut head.fields));
+        for name in PER_ANSWER {
+            fields.remove(name);
         }
         if let SharedCookies::Ignored { strip } = &self.key.cookies {
             for name in strip.iter() {
-                head.headers.remove(name);
+                fields.remove(Name::of(name));
             }
         }
-        let author = match (head.extensions.get(), &body) {
-            (Some(Refused(event)), _) => Author::Refusal(*event),
+        let author = match (for_all, &body) {
+            (Some(ForAll::Refused(event)), _) => Author::Refusal(event),
+            (Some(ForAll::EndsSessions), _) => Author::OriginEndingSessions,
             (None, ResponseBody::Own(_)) => Author::Failure,
-            _ if head.extensions.get::<EndsSession>().is_some() => Author::OriginEndingSessions,
-            _ => Author::Origin,
+            (None, _) => Author::Origin,
         };
-        let sharing = self.flight.land(head.status, head.headers, author, body.is_end_stream());
-        let until = self.flight.sent + rules::kept(head.status.as_u16(), self.flight.period);
+        let sharing = self.flight.land(status, fields, author, body.is_end_stream());
+        let until = self.flight.sent + rules::kept(status.as_u16(), self.flight.period);
         shared.coalescer.keep_apart(&self.key, sharing, until);
         drop(shared);
         loop {

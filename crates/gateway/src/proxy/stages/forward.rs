@@ -6,24 +6,24 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use tidegate_core::gate::ShedReason;
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::queue::Lane;
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_http::{Fields, RequestHead, ResponseHead, name};
 
 use crate::base::guard::within;
+use crate::base::scratch::Scratch;
 use crate::http::hygiene::{self, ForwardContext};
 use crate::http::proxy_header::Named;
 use crate::http::target;
 use crate::proxy::context::RequestContext;
-use crate::proxy::respond;
+use crate::proxy::cookies::SetCookies;
+use crate::proxy::respond::{self, OwnAnswer};
 use crate::proxy::response_body::{Completion, ResponseBody, Shaping};
 use crate::shared::Worker;
 use crate::shared::coalesce::rules::is_event_stream;
@@ -33,7 +33,6 @@ use crate::upstream::body::{self, RequestBody};
 use crate::upstream::dispatch::{BodyError, DispatchError, OnInformational, SendContext, UpstreamBody};
 use tidegate_settings::is_gate_cookie;
 
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// Fields that speak of a connection or a body, which an interim response has none of (RFC 9110 15.2).
 const NOT_IN_INTERIM: [HeaderName; 7] = [
     CONNECTION,
@@ -44,13 +43,25 @@ const NOT_IN_INTERIM: [HeaderName; 7] = [
     UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// An answer before the wire tracks it.
-pub(crate) type Answer = Response<ResponseBody<Forwarded>>;
+/// An answer as the stages give it to the visitor's connection.
+pub struct Answer {
+    pub head: ResponseHead,
+    pub body: ResponseBody<Forwarded>,
+    pub(crate) for_all: Option<ForAll>,
+}
 
-pub(crate) fn own(response: Response<Bytes>) -> Answer {
-    response.map(ResponseBody::from)
+/// What is said beside an answer to a request for all.
+#[derive(Clone, Copy)]
+pub(crate) enum ForAll {
+    /// The gate has refused it, and why.
+    Refused(Event),
+    /// The origin ends the sessions of those who get it.
+    EndsSessions,
+}
+
+pub(crate) fn own(answer: OwnAnswer) -> Answer {
+    Answer { head: answer.head, body: answer.body.into(), for_all: None }
 }
 
 /// A request at the origin. However it ends, its in-flight slot is given back, and it is measured and logged
@@ -112,7 +123,7 @@ impl Forwarded {
         if let Some(slot) = self.slot.take()
             && outcome != Outcome::ClientGone
         {
-            slot.complete(self.sent, outcome == Outcome::Served);
+            slot.complete(self.sent, outcome == Outcome::Served, now);
         }
     }
 }
@@ -176,22 +187,14 @@ impl TicketGuard {
     }
 }
 
-/// Says in an answer to a request for all that the gate has refused it, and why.
-#[derive(Clone, Copy)]
-pub(crate) struct Refused(pub(crate) Event);
-
-/// Says in an answer to a request for all that the origin ends the sessions of those who get it.
-#[derive(Clone, Copy)]
-pub(crate) struct EndsSession;
-
 /// Adds the gate's cookies to an answer of the origin.
-pub(crate) fn add_cookies(headers: &mut HeaderMap, cookies: Vec<HeaderValue>) {
+pub(crate) fn add_cookies(fields: &mut Fields, cookies: &SetCookies) {
     if !cookies.is_empty() {
         // In addition to the origin's fields (the stricter counts, RFC 9111 4.2.1): a cache in front must not
         // hand one visitor's pass, or the end of one visitor's ticket, to all.
-        headers.append(CACHE_CONTROL, HeaderValue::from_static("private"));
+        fields.append(name::CACHE_CONTROL, b"private");
+        cookies.add_to(fields);
     }
-    headers.extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
 }
 
 impl Drop for TicketGuard {
@@ -208,10 +211,10 @@ impl RequestContext {
     /// Through the gate to the origin and back.
     pub(crate) async fn forward(
         mut self,
-        parts: request::Parts,
+        head: RequestHead,
         body: RequestBody,
         by: Event,
-        cookies: Vec<HeaderValue>,
+        cookies: SetCookies,
         guard: TicketGuard,
     ) -> Answer {
         let cost = self.config.class(self.class).cost;
@@ -223,17 +226,17 @@ impl RequestContext {
         self.conn.silence.end();
         let slot = match entering.await {
             Ok(slot) => slot,
-            Err(reason) => return self.shed(reason, parts.uri.path()),
+            Err(reason) => return self.shed(reason, head.path()),
         };
-        self.worker.forwarded(&self.config, self.class, &parts.uri, slot.queued);
+        self.worker.forwarded(&self.config, self.class, &head, slot.queued);
         self.count_tier(|tier| tier.forwarded(slot.queued));
         self.count_wait(guard.waited(self.started), lane, slot.queued);
         if let Some(log) = &mut self.log {
             log.verdict = by.name();
             log.queued = slot.queued;
         }
-        let method = parts.method.clone();
-        let (request, context) = self.outbound(parts, body);
+        let (head, context) = self.outbound(head);
+        let method = head.method().clone();
         let upgrades = context.upgrade.is_some();
         let upstream = self.worker.upstream.clone();
         let mut forwarded = Forwarded {
@@ -249,7 +252,7 @@ impl RequestContext {
         let spent = guard.spend();
         forwarded.reaches(true);
         let deadline = forwarded.context.deadline;
-        let sent = pin!(upstream.send_parts(request, context));
+        let sent = pin!(upstream.send(head, body, context));
         let answer = within(deadline, sent).await;
         let is_unsent = matches!(&answer, Some(Err(error)) if was_never_sent(error));
         if let Some(Redeemed { worker, ticket, .. }) = spent.as_ref().filter(|_| !is_unsent) {
@@ -257,18 +260,18 @@ impl RequestContext {
         }
         let Some(answer) = answer else {
             forwarded.keeps_session();
-            return forwarded.overdue(cookies);
+            return forwarded.overdue(&cookies);
         };
         match answer {
-            Ok(response) => forwarded.answered(response, &method, upgrades, cookies),
+            Ok((head, body)) => forwarded.answered(head, body, &method, upgrades, cookies),
             Err(error) if was_never_sent(&error) => {
                 drop(spent.map(TicketGuard::unsent));
                 forwarded.reaches(false);
-                forwarded.failed(&error, Vec::new())
+                forwarded.failed(&error, &SetCookies::default())
             }
             Err(error) => {
                 forwarded.keeps_session();
-                forwarded.failed(&error, cookies)
+                forwarded.failed(&error, &cookies)
             }
         }
     }
@@ -282,7 +285,7 @@ impl RequestContext {
         }
         let mut refused = own(self.refused_by_gate(respond::shed(reason), event, path));
         if self.for_all.is_some() {
-            refused.extensions_mut().insert(Refused(event));
+            refused.for_all = Some(ForAll::Refused(event));
         }
         refused
     }
@@ -311,14 +314,15 @@ impl RequestContext {
         Some(Shaping { throttle, clock: self.worker.shared.clock.clone(), conn })
     }
 
-    pub(crate) fn own(&mut self, response: Response<Bytes>, verdict: &'static str) -> Answer {
-        self.log_own(&response, verdict);
-        own(response)
+    pub(crate) fn own(&mut self, answer: OwnAnswer, verdict: &'static str) -> Answer {
+        self.log_own(&answer, verdict);
+        own(answer)
     }
 
-    fn outbound(&self, mut parts: request::Parts, body: RequestBody) -> (Request<RequestBody>, SendContext) {
-        let http_11 = parts.version == Version::HTTP_11;
-        let may_switch = http_11 && self.for_all.is_none();
+    /// The head for the origin, and what else it takes to send it.
+    fn outbound(&self, mut head: RequestHead) -> (RequestHead, SendContext) {
+        let http_11 = head.version() >= Version::HTTP_11;
+        let may_switch = http_11 && self.for_all.is_none() && hygiene::asks_to_switch(&head.fields);
         let upgrade = may_switch.then(|| self.conn.link.take_upgrade()).flatten();
         let keep_upgrade = upgrade.is_some();
         let info = &self.conn.info;
@@ -334,7 +338,7 @@ impl RequestContext {
                 let link = self.conn.link.clone();
                 let relay: OnInformational = Rc::new(move |status, fields| {
                     if status == StatusCode::CONTINUE {
-                        return; // hyper says it itself when the body is asked for
+                        return; // the connection says it when the body is asked for
                     }
                     let mut fields = fields.clone();
                     for name in NOT_IN_INTERIM {
@@ -347,18 +351,18 @@ impl RequestContext {
             tunnel: keep_upgrade.then(|| self.conn.control.line()),
             upgrade,
         };
-        self.prepare(&mut parts, keep_upgrade);
-        (Request::from_parts(parts, body), context)
+        self.prepare(&mut head, keep_upgrade);
+        (head, context)
     }
 
     /// Makes a head the one that the origin gets.
-    pub(crate) fn prepare(&self, parts: &mut request::Parts, keep_upgrade: bool) {
+    pub(crate) fn prepare(&self, head: &mut RequestHead, keep_upgrade: bool) {
         let settings = &self.config.settings;
         if let Some(tls) = &self.config.tls {
             let certificate = self.conn.info.client_certificate.as_deref();
-            tls.present(&mut parts.headers, self.trusted, certificate);
+            tls.present(&mut head.fields, self.trusted, certificate);
         }
-        let scheme = target::scheme(&parts.headers, self.trusted, self.conn.info.scheme);
+        let scheme = target::scheme(&head.fields, self.trusted, self.conn.info.scheme);
         let context = ForwardContext {
             peer: self.conn.info.peer.ip(),
             trusted: self.trusted,
@@ -370,7 +374,7 @@ impl RequestContext {
             keep_upgrade,
             is_own_cookie: is_gate_cookie,
         };
-        hygiene::prepare_request(parts, &context);
+        hygiene::prepare_request(head, &context);
     }
 }
 
@@ -389,37 +393,32 @@ impl Forwarded {
 
     fn answered(
         mut self,
-        response: Response<UpstreamBody>,
+        mut head: ResponseHead,
+        body: UpstreamBody,
         method: &Method,
         upgrades: bool,
-        mut cookies: Vec<HeaderValue>,
-    ) -> Response<ResponseBody<Self>> {
-        let (mut parts, body) = response.into_parts();
+        mut cookies: SetCookies,
+    ) -> Answer {
         let x = &mut self.context;
-        let ends_session = x.answered(&mut parts.headers, &mut cookies);
-        if let Err(bad) =
-            hygiene::prepare_response(&mut parts, method, &x.config.settings.proxy.via, upgrades)
+        let came = x.worker.now();
+        let ends_session = x.answered(&mut head.fields, &mut cookies);
+        if let Err(bad) = hygiene::prepare_response(&mut head, method, &x.config.settings.proxy.via, upgrades)
         {
-            return self.failed(&DispatchError::BadResponse(bad.into()), cookies);
+            return self.failed(&DispatchError::BadResponse(bad.into()), &cookies);
         }
-        let tunnel = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+        let tunnel = head.status() == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(log) = &mut x.log {
-            log.status = parts.status.as_u16();
+            log.status = head.status().as_u16();
             log.replica = body.replica().cloned();
         }
-        if ends_session && x.for_all.is_some() {
-            parts.extensions.insert(EndsSession);
-        }
-        add_cookies(&mut parts.headers, cookies);
+        let for_all = (ends_session && x.for_all.is_some()).then_some(ForAll::EndsSessions);
+        add_cookies(&mut head.fields, &cookies);
         if x.config.settings.proxy.server_timing {
             let queued = self.slot.as_ref().map_or(0, |slot| slot.queued.as_micros() as u64);
-            let origin = x.worker.now().since(self.sent).as_micros() as u64;
-            parts.headers.append(SERVER_TIMING, server_timing(queued, origin));
-            if let Ok(id) = HeaderValue::from_str(&x.id) {
-                parts.headers.insert(REQUEST_ID, id);
-            }
+            add_server_timing(&mut head.fields, queued, came.since(self.sent).as_micros() as u64);
+            head.fields.set(name::X_REQUEST_ID, x.id.as_bytes());
         }
-        x.tell_shadow(&mut parts.headers);
+        x.tell_shadow(&mut head.fields);
         if tunnel {
             x.conn.link.pass_through();
             x.worker.count(Event::Upgrades);
@@ -427,21 +426,20 @@ impl Forwarded {
                 tunnel.hold(x.session.as_mut().and_then(|session| session.take_stay()));
             }
         }
-        let failed = parts.status.is_server_error();
+        let failed = head.status().is_server_error();
         self.under_way = None;
         self.outcome.set(if failed { Outcome::OriginError } else { Outcome::Served });
         // Streaming responses release their in-flight slot once the head is sent; otherwise they would hold
         // it for their whole life. A long answer releases it a while after its head: the head is what the
         // origin worked for.
         if let Some(mut slot) = self.slot.take() {
-            if tunnel || is_event_stream(&parts.headers) {
+            if tunnel || is_event_stream(&head.fields) {
                 slot.streams(self.sent, !failed);
-                let x = &self.context;
-                x.count_time(!failed, x.worker.now());
+                self.context.count_time(!failed, came);
                 self.is_timed = true;
             } else {
                 if !body.is_end_stream() {
-                    slot.answers(self.sent, self.context.worker.now(), !failed);
+                    slot.answers(self.sent, came, !failed, self.context.worker.index);
                 }
                 self.slot = Some(slot);
             }
@@ -455,10 +453,10 @@ impl Forwarded {
             Some(shaping) => body.shaped(shaping),
             None => body,
         };
-        Response::from_parts(parts, body)
+        Answer { head, body, for_all }
     }
 
-    fn failed(self, error: &DispatchError, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
+    fn failed(self, error: &DispatchError, cookies: &SetCookies) -> Answer {
         let x = &self.context;
         let event = match error {
             DispatchError::NoReplica => Event::NoReplica,
@@ -472,32 +470,28 @@ impl Forwarded {
         let of_origin = !matches!(error, DispatchError::RequestBody(_));
         if of_origin {
             x.worker.count(event);
-            tracing::debug!(id = %x.id, %error, "the origin failed a request");
+            tracing::debug!(id = &*x.id, %error, "the origin failed a request");
         }
         self.outcome.set(if of_origin { Outcome::OriginError } else { Outcome::ClientGone });
         self.instead(respond::failed(error), cookies)
     }
 
     /// `limits.request_timeout` has passed without an answer: the origin's fault, not the visitor's.
-    fn overdue(self, cookies: Vec<HeaderValue>) -> Response<ResponseBody<Self>> {
+    fn overdue(self, cookies: &SetCookies) -> Answer {
         self.context.worker.count(Event::RequestTimeout);
         self.outcome.set(Outcome::OriginError);
         self.instead(respond::request_timeout(), cookies)
     }
 
     /// Ends the request with an answer of the gate's own.
-    fn instead(
-        mut self,
-        mut response: Response<Bytes>,
-        cookies: Vec<HeaderValue>,
-    ) -> Response<ResponseBody<Self>> {
+    fn instead(mut self, mut answer: OwnAnswer, cookies: &SetCookies) -> Answer {
         // A session that has begun goes on after a failure of one request.
-        response.headers_mut().extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
+        cookies.add_to(&mut answer.head.fields);
         if let Some(log) = &mut self.context.log {
-            log.status = response.status().as_u16();
+            log.status = answer.head.status().as_u16();
         }
-        self.end(response.body().len() as u64);
-        own(response)
+        self.end(answer.body.len() as u64);
+        own(answer)
     }
 }
 
@@ -509,14 +503,14 @@ fn was_never_sent(error: &DispatchError) -> bool {
 }
 
 /// `gate;dur=0.0, origin;dur=12.3`: milliseconds in the queue and until the origin's first byte.
-fn server_timing(queued_us: u64, origin_us: u64) -> HeaderValue {
-    let mut text = String::with_capacity(48);
+fn add_server_timing(fields: &mut Fields, queued_us: u64, origin_us: u64) {
+    let mut text = Scratch::new();
     for (name, us) in [("gate;dur=", queued_us), (", origin;dur=", origin_us)] {
         let tenths = us / 100;
-        text.push_str(name);
-        text.push_str(itoa::Buffer::new().format(tenths / 10));
-        text.push('.');
-        text.push_str(itoa::Buffer::new().format(tenths % 10));
+        text.text(name);
+        text.number(tenths / 10);
+        text.push(b'.');
+        text.number(tenths % 10);
     }
-    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    fields.append(name::SERVER_TIMING, &text);
 }

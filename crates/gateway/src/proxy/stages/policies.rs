@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use http::{Uri, request};
+use http::uri::PathAndQuery;
 use http_body::Body as _;
 use tidegate_core::admission::{PolicyStep, Progress};
 use tidegate_core::measure::Event;
 use tidegate_core::policies::{Action, ActivePolicy, AuthoriserId, RouteId};
 use tidegate_core::throttle::Throttle;
+use tidegate_http::RequestHead;
 
 use crate::config::page::Kind;
 use crate::http::target;
 use crate::http::visitor_body::VisitorBody;
 use crate::proxy::context::RequestContext;
-use crate::proxy::navigation::wants_html;
 use crate::proxy::respond::{self, WaitingAnswer};
 use crate::proxy::stages::admission::Asked;
 use crate::proxy::stages::forward::{Answer, own};
@@ -40,13 +40,13 @@ impl RequestContext {
     pub(crate) async fn decide_under_policies(
         &mut self,
         version: u64,
-        parts: &mut request::Parts,
+        head: &mut RequestHead,
         url_ticket: Option<&str>,
         body: &mut Option<VisitorBody>,
     ) -> Result<Outcome, Box<Answer>> {
-        let is_plain = is_plain(parts, body.as_ref());
+        let is_plain = is_plain(head, body.as_ref());
         if crate::shared::policies::is_watched(version) {
-            self.conn.control.take(&self.policy_request(parts, is_plain), parts.uri.path_and_query());
+            self.conn.control.take(&self.policy_request(head, is_plain));
         }
         // The version is read again: a policy that came in force since then has not seen a request that was
         // not remembered yet.
@@ -56,13 +56,12 @@ impl RequestContext {
         let mut progress = Progress::Start;
         loop {
             let may_be_held = false;
-            let outcome =
-                self.decide(&Asked { parts, url_ticket, policies, is_plain, progress, may_be_held });
+            let outcome = self.decide(&Asked { head, url_ticket, policies, is_plain, progress, may_be_held });
             if let (Outcome::RefusedByThrottle { throttle, retry_after }, Some(policies)) =
                 (&outcome, policies)
                 && let Some(active) = policies.set.throttles().get(*throttle)
             {
-                return Err(self.refuse_type(&active.throttle, *retry_after, parts, body).await);
+                return Err(self.refuse_type(&active.throttle, *retry_after, head, body).await);
             }
             let (
                 Outcome::Perform { policy: at, .. } | Outcome::RefusedByPolicy { policy: at, .. },
@@ -74,9 +73,9 @@ impl RequestContext {
             let at = *at;
             let Some(policy) = policies.set.get(at) else { return Ok(outcome) };
             progress = match outcome {
-                Outcome::Perform { step, .. } => self.perform(policies, policy, at, step, parts).await?,
+                Outcome::Perform { step, .. } => self.perform(policies, policy, at, step, head).await?,
                 Outcome::RefusedByPolicy { retry_after, .. } => {
-                    self.refuse(policies, policy, retry_after, parts, body).await?
+                    self.refuse(policies, policy, retry_after, head, body).await?
                 }
                 other => return Ok(other),
             };
@@ -89,16 +88,16 @@ impl RequestContext {
         policy: &ActivePolicy,
         at: usize,
         step: PolicyStep,
-        parts: &mut request::Parts,
+        head: &mut RequestHead,
     ) -> Performed {
         match step {
             PolicyStep::Authorise(authoriser) => {
                 policies.count(policy, Done::Ask);
-                let agrees = self.authorise(authoriser, parts).await;
+                let agrees = self.authorise(authoriser, head).await;
                 Ok(if agrees { Progress::After(at) } else { Progress::Denied(at) })
             }
             PolicyStep::Coalesce { period } => {
-                match self.share(parts, period, SharedCookies::of(policy)).await {
+                match self.share(head, period, SharedCookies::of(policy)).await {
                     Some(response) => {
                         policies.count(policy, Done::Multicast);
                         self.conn.control.share();
@@ -107,7 +106,7 @@ impl RequestContext {
                     None => Ok(Progress::After(at)),
                 }
             }
-            PolicyStep::Reroute(route) => match self.reroute(route, parts) {
+            PolicyStep::Reroute(route) => match self.reroute(route, head) {
                 Rerouted::Already => Ok(Progress::After(at)),
                 rerouted => {
                     policies.count(policy, Done::Reroute);
@@ -118,9 +117,9 @@ impl RequestContext {
     }
 
     /// Whether the authoriser agrees. From then on the request is of the level and the class that it names.
-    async fn authorise(&mut self, authoriser: AuthoriserId, parts: &request::Parts) -> bool {
+    async fn authorise(&mut self, authoriser: AuthoriserId, head: &RequestHead) -> bool {
         let Some(one) = self.config.applications.get(usize::from(authoriser.0)).cloned() else { return true };
-        let verdict = one.ask(parts, self.client, &self.worker.shared.clock).await;
+        let verdict = one.ask(head, self.client, &self.worker.shared.clock).await;
         let tier = verdict.tier.as_deref().map(|name| self.config.tiers.by_name(name));
         let class = verdict.class.as_deref().map(|name| self.config.named(name));
         if tier == Some(None) || class == Some(None) {
@@ -135,7 +134,7 @@ impl RequestContext {
         }
         if let Some(Some(tier)) = tier {
             self.tier = tier;
-            self.class = self.config.class_of(parts, self.client, tier);
+            self.class = self.config.class_of(head, self.client, tier);
         }
         if let Some(Some(class)) = class {
             self.class = class;
@@ -148,7 +147,7 @@ impl RequestContext {
         policies: &PoliciesInForce,
         policy: &ActivePolicy,
         retry_after: Option<Duration>,
-        parts: &mut request::Parts,
+        head: &mut RequestHead,
         body: &mut Option<VisitorBody>,
     ) -> Performed {
         let done = Done::from(policy.action);
@@ -157,12 +156,12 @@ impl RequestContext {
         let record = policies.record_of(policy).cloned();
         if let Some(record) = &record {
             let cause = Cause::Rule(record.clone(), done);
-            self.keep_refusal(parts.uri.path(), cause, respond::retry_after(wait).as_secs());
+            self.keep_refusal(head.path(), cause, respond::retry_after(wait).as_secs());
         }
         if let Action::Lighter(route) = policy.action
-            && is_plain(parts, body.as_ref())
+            && is_plain(head, body.as_ref())
         {
-            return match self.reroute(route, parts) {
+            return match self.reroute(route, head) {
                 // A request for the lighter URL itself passes.
                 Rerouted::Already => Ok(Progress::Over),
                 rerouted => self.rerouted(rerouted),
@@ -171,7 +170,7 @@ impl RequestContext {
         self.worker.count(Event::RuleRefused);
         self.count_shed(Event::RuleRefused);
         let name = record.as_ref().map_or("", |record| &record.rule);
-        let mut response = match policy.action {
+        let mut answer = match policy.action {
             Action::Answer { status } => respond::refused(status, name, &self.id, wait),
             Action::Page { status } => match body.take() {
                 Some(body) => {
@@ -179,9 +178,9 @@ impl RequestContext {
                         status: Some(status),
                         ..WaitingAnswer::without_position(Kind::Overloaded, wait)
                     };
-                    let mut response = self.waiting_answer(parts, body, w).await;
-                    self.tell(response.headers_mut(), record.as_ref(), done);
-                    return Err(Box::new(own(response)));
+                    let mut answer = self.waiting_answer(head, body, w).await;
+                    self.tell(&mut answer.head.fields, record.as_ref(), done);
+                    return Err(Box::new(own(answer)));
                 }
                 None => respond::refused(status, name, &self.id, wait),
             },
@@ -197,13 +196,13 @@ impl RequestContext {
                 respond::unsent()
             }
             Action::End => {
-                let mut response = respond::refused(503, name, &self.id, wait);
-                respond::close(&mut response);
-                response
+                let mut answer = respond::refused(503, name, &self.id, wait);
+                respond::close(&mut answer.head);
+                answer
             }
         };
-        self.tell(response.headers_mut(), record.as_ref(), done);
-        Err(Box::new(self.own(response, "refused")))
+        self.tell(&mut answer.head.fields, record.as_ref(), done);
+        Err(Box::new(self.own(answer, "refused")))
     }
 
     /// Refuses a request of a type that is throttled: browsers get the page, programs a problem.
@@ -211,59 +210,61 @@ impl RequestContext {
         &mut self,
         throttle: &Arc<Throttle>,
         retry_after: Option<Duration>,
-        parts: &request::Parts,
+        head: &RequestHead,
         body: &mut Option<VisitorBody>,
     ) -> Box<Answer> {
         let wait = retry_after.unwrap_or(RETRY_AFTER);
         let cause = Cause::Throttle(throttle.clone());
-        self.keep_refusal(parts.uri.path(), cause, respond::retry_after(wait).as_secs());
+        self.keep_refusal(head.path(), cause, respond::retry_after(wait).as_secs());
         self.worker.count(Event::ThrottleRefused);
         self.count_shed(Event::ThrottleRefused);
-        let mut answer = match body.take().filter(|_| wants_html(&parts.headers)) {
+        let mut answer = match body.take().filter(|_| self.kind.wants_html) {
             Some(body) => {
                 let page = WaitingAnswer::without_position(Kind::Overloaded, wait);
-                own(self.waiting_answer(parts, body, page).await)
+                own(self.waiting_answer(head, body, page).await)
             }
             None => self.own(respond::refused_by_throttle(&throttle.name, &self.id, wait), "refused"),
         };
-        self.tell_throttle(answer.headers_mut(), throttle);
+        self.tell_throttle(&mut answer.head.fields, throttle);
         Box::new(answer)
     }
 
     fn rerouted(&mut self, rerouted: Rerouted) -> Performed {
         match rerouted {
-            Rerouted::Elsewhere(location) => Err(Box::new(self.own(respond::lighter(&location), "rerouted"))),
+            Rerouted::Elsewhere(location) => {
+                Err(Box::new(self.own(respond::lighter(location.as_str()), "rerouted")))
+            }
             Rerouted::Here | Rerouted::Already => Ok(Progress::Over),
         }
     }
 
     /// Has a lighter URL served under the one asked for, or says where it is.
-    fn reroute(&mut self, route: RouteId, parts: &mut request::Parts) -> Rerouted {
+    fn reroute(&mut self, route: RouteId, head: &mut RequestHead) -> Rerouted {
         let Some(lighter) = self.config.settings.lighter.get(usize::from(route.0)) else {
             return Rerouted::Already;
         };
-        let Some(uri) = target::lighter(&parts.uri, &lighter.to) else { return Rerouted::Already };
-        if uri.path() == parts.uri.path() {
+        let Some(target) = target::lighter(head, &lighter.to) else { return Rerouted::Already };
+        if target.path() == head.path() {
             return Rerouted::Already;
         }
         if lighter.redirect {
-            return Rerouted::Elsewhere(uri);
+            return Rerouted::Elsewhere(target);
         }
-        parts.uri = uri;
+        head.set_target(target.as_str());
         // From here on it costs what the lighter URL costs.
-        self.class = self.config.class_of(parts, self.client, self.tier);
+        self.class = self.config.class_of(head, self.client, self.tier);
         Rerouted::Here
     }
 }
 
 /// The method is safe and there is no body: another URL or another request's answer may serve it.
-pub(crate) fn is_plain(parts: &request::Parts, body: Option<&VisitorBody>) -> bool {
-    parts.method.is_safe() && body.is_none_or(VisitorBody::is_end_stream)
+pub(crate) fn is_plain(head: &RequestHead, body: Option<&VisitorBody>) -> bool {
+    head.method().is_safe() && body.is_none_or(VisitorBody::is_end_stream)
 }
 
 enum Rerouted {
     /// The request is for the lighter URL already, or there is none.
     Already,
     Here,
-    Elsewhere(Uri),
+    Elsewhere(PathAndQuery),
 }

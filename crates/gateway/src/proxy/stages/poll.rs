@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Method, Response, request};
+use http::Method;
 use tidegate_core::admission::{Admission, Presented, RETRY_DOWN};
 use tidegate_core::measure::Event;
 use tidegate_core::room::{TicketStatus, is_held};
 use tidegate_core::units::Timestamp;
+use tidegate_http::RequestHead;
 
 use crate::config::{ClassTag, Config, page};
 use crate::proxy::context::RequestContext;
-use crate::proxy::respond;
+use crate::proxy::respond::{self, OwnAnswer};
 use crate::proxy::stages::room::{ShownTicket, people_ahead};
 
 /// The content of the status document: the visitor's state, its wait, and how many are ahead. `usable`: a
@@ -44,19 +44,15 @@ fn look_at(
 
 impl RequestContext {
     /// The tiny document that a waiting page polls. Shortly before the visitor's turn it is held until then.
-    pub(crate) async fn status(
-        &mut self,
-        parts: &request::Parts,
-        url_ticket: Option<&str>,
-    ) -> Response<Bytes> {
+    pub(crate) async fn status(&mut self, head: &RequestHead, url_ticket: Option<&str>) -> OwnAnswer {
         self.worker.count(Event::StatusPolls);
-        let class = parts.uri.query().and_then(|q| q.strip_prefix("c=")).and_then(|c| c.parse().ok());
+        let class = head.query().and_then(|q| q.strip_prefix("c=")).and_then(|c| c.parse().ok());
         let known = class.and_then(|mark| self.config.marked(ClassTag(mark)));
-        let (Some(class), true) = (known, matches!(parts.method, Method::GET | Method::HEAD)) else {
+        let (Some(class), true) = (known, matches!(*head.method(), Method::GET | Method::HEAD)) else {
             return respond::not_found();
         };
         self.class = class;
-        let visitor = self.visitor(&parts.headers, url_ticket);
+        let visitor = self.visitor(&head.fields, url_ticket);
         let shared = &self.worker.shared;
         let ShownTicket { shown, is_twice, .. } = visitor.ticket(&self.config);
         let usable = shared.has_somewhere_to_go(&self.config.settings.role);

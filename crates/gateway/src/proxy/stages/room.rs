@@ -3,9 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::ACCEPT_LANGUAGE;
-use http::{HeaderMap, HeaderValue, Response, request};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
 use tidegate_core::admission::{Admission, PAGE_IDLE, PAGE_PASS, PolicyStep, Position, Presented};
@@ -14,15 +11,16 @@ use tidegate_core::room::Wait;
 use tidegate_core::session::SessionKey;
 use tidegate_core::ticket::{Binding, Pass, PassKind, Presenter, Sealed, Ticket};
 use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_http::{Fields, RequestHead, name};
 
 use crate::config::page::{self, Kind};
 use crate::config::{ClassTag, Config};
 use crate::http::target;
 use crate::http::visitor_body::VisitorBody;
 use crate::proxy::context::RequestContext;
-use crate::proxy::cookies::{self, Cookies};
-use crate::proxy::navigation::{can_return, kept_form, wants_html};
-use crate::proxy::respond::{self, AnswerRequest, WaitingAnswer};
+use crate::proxy::cookies::{self, Cookies, SetCookies};
+use crate::proxy::navigation::kept_form;
+use crate::proxy::respond::{self, AnswerRequest, OwnAnswer, WaitingAnswer};
 use crate::shared::sessions;
 use tidegate_settings::{Role, SessionBy, Unit};
 
@@ -41,7 +39,7 @@ pub struct Visitor<'a> {
     pub secure: bool,
     /// It gets pages and sends cookies, so it is taken to keep the gate's too.
     pub keeps_cookies: bool,
-    /// It says that it can wait and come back: [`can_return`](crate::proxy::navigation::can_return).
+    /// It says that it can wait and come back: [`RequestKind`](crate::proxy::navigation::RequestKind).
     pub can_return: bool,
 }
 
@@ -89,48 +87,48 @@ impl Visitor<'_> {
 }
 
 impl RequestContext {
-    pub(crate) fn visitor<'a>(&self, headers: &'a HeaderMap, url_ticket: Option<&'a str>) -> Visitor<'a> {
+    pub(crate) fn visitor<'a>(&self, fields: &'a Fields, url_ticket: Option<&'a str>) -> Visitor<'a> {
         let (url_ticket, rebind) = match url_ticket.and_then(|text| text.split_once(REBIND)) {
             Some((ticket, value)) => (Some(ticket), cookies::parse_binding(value)),
             None => (url_ticket, None),
         };
         let rebinds = matches!(self.config.settings.role, Role::TokenGen { .. })
             && self.config.settings.room.binding == tidegate_settings::Binding::Cookie;
-        let cookies = Cookies::read(headers, self.config.class(self.class).mark);
+        let cookies = Cookies::read(fields, self.config.class(self.class).mark);
         Visitor {
             ip: self.client,
-            keeps_cookies: cookies.any && wants_html(headers),
+            keeps_cookies: cookies.any && self.kind.wants_html,
             cookies,
             url_ticket,
             rebind: rebind.filter(|_| rebinds),
-            secure: target::scheme(headers, self.trusted, self.conn.info.scheme) == "https",
-            can_return: can_return(headers),
+            secure: target::scheme(fields, self.trusted, self.conn.info.scheme) == "https",
+            can_return: self.kind.can_return,
         }
     }
 
     /// The waiting room's answer; a form is kept in the page.
     pub(crate) async fn waiting_answer(
         &mut self,
-        parts: &request::Parts,
+        head: &RequestHead,
         body: VisitorBody,
         w: WaitingAnswer,
-    ) -> Response<Bytes> {
-        let mut html = wants_html(&parts.headers);
+    ) -> OwnAnswer {
+        let mut html = self.kind.wants_html;
         let mut form = None;
-        if html && !parts.method.is_safe() {
-            form = kept_form(parts, body, self.config.settings.room.max_form_bytes).await;
+        if html && !head.method().is_safe() {
+            form = kept_form(head, body, self.config.settings.room.max_form_bytes).await;
             html = form.is_some();
         }
         let asked = AnswerRequest {
             class: self.class,
-            target: parts.uri.path_and_query().map_or("/", |t| t.as_str()),
+            target: head.path_and_query(),
             html,
-            language: parts.headers.get(ACCEPT_LANGUAGE).and_then(|v| v.to_str().ok()),
+            language: head.fields.get_str(name::ACCEPT_LANGUAGE),
             form: form.as_ref(),
         };
-        let response = respond::waiting(&self.config, &asked, w);
-        self.log_own(&response, "waiting");
-        response
+        let answer = respond::waiting(&self.config, &asked, w);
+        self.log_own(&answer, "waiting");
+        answer
     }
 }
 
@@ -140,7 +138,7 @@ pub(crate) enum Outcome {
         /// The event that counts it.
         by: Event,
         /// To set with the origin's answer.
-        cookies: Vec<HeaderValue>,
+        cookies: SetCookies,
         ticket: Option<Ticket>,
     },
     Wait(Box<WaitingAnswer>),
@@ -158,7 +156,7 @@ pub(crate) enum Outcome {
     Elsewhere {
         base: String,
         ticket: Option<String>,
-        cookies: Vec<HeaderValue>,
+        cookies: SetCookies,
     },
     /// It is to be held for a moment; then decide again.
     Delay {
@@ -236,8 +234,8 @@ impl RoomStage<'_> {
     }
 
     /// For a ticket that is bound to another address: what it shows, and its cookie to bind it to.
-    pub(crate) fn rebinding(&mut self, visitor: &Visitor<'_>) -> (Option<String>, Vec<HeaderValue>) {
-        let mut cookies = Vec::new();
+    pub(crate) fn rebinding(&mut self, visitor: &Visitor<'_>) -> (Option<String>, SetCookies) {
+        let mut cookies = SetCookies::default();
         let Binding::Cookie(value) = self.binding(visitor, &mut cookies) else { return (None, cookies) };
         let shown = visitor.url_ticket.unwrap_or_default();
         (Some(format!("{shown}{REBIND}{}", cookies::binding_text(value))), cookies)
@@ -255,21 +253,21 @@ impl RoomStage<'_> {
         sealed.as_str().to_owned()
     }
 
-    fn ticket_cookies(&mut self, ticket: &Ticket, visitor: &Visitor<'_>) -> Vec<HeaderValue> {
+    fn ticket_cookies(&mut self, ticket: &Ticket, visitor: &Visitor<'_>) -> SetCookies {
         // Longer than any wait may become when the capacity falls: the ticket itself says how long it holds.
         let keep = self.config.settings.room.max_wait * 2 + self.config.settings.room.grace;
-        let mut cookies = Vec::with_capacity(2);
+        let mut cookies = SetCookies::default();
         let binding = self.binding(visitor, &mut cookies);
         let mark = self.config.class(ticket.class).mark;
         let sealed = self.config.keys.seal(&with_mark(mark, ticket), &binding);
-        cookies.push(cookies::set_ticket(mark, sealed.as_str(), keep, visitor.secure));
+        cookies.ticket(mark, sealed.as_str(), keep, visitor.secure);
         cookies
     }
 
     pub(crate) fn forbidden(&mut self, class: ClassId, visitor: &Visitor<'_>) -> WaitingAnswer {
         let mut answer = self.told(Kind::Forbidden, Duration::ZERO, 0, Duration::ZERO);
         // An honest browser with a spoilt cookie can start again.
-        answer.cookies = vec![cookies::clear_ticket(self.config.class(class).mark, visitor.secure)];
+        answer.cookies.clear_ticket(self.config.class(class).mark, visitor.secure);
         answer
     }
 
@@ -280,7 +278,7 @@ impl RoomStage<'_> {
     }
 
     /// What a cookie is bound to; a new binding cookie if the visitor has none.
-    fn binding(&mut self, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) -> Binding {
+    fn binding(&mut self, visitor: &Visitor<'_>, cookies: &mut SetCookies) -> Binding {
         match self.config.settings.room.binding {
             tidegate_settings::Binding::None => Binding::None,
             tidegate_settings::Binding::Ip => Binding::Ip(visitor.ip),
@@ -289,7 +287,7 @@ impl RoomStage<'_> {
                 let value = visitor.cookies.binding.unwrap_or_else(|| {
                     let mut value = [0; 16];
                     self.rng.fill_bytes(&mut value);
-                    cookies.push(cookies::set_binding(value, visitor.secure));
+                    cookies.binding(value, visitor.secure);
                     value
                 });
                 Binding::Cookie(value)
@@ -316,11 +314,11 @@ impl RoomStage<'_> {
         class: ClassId,
         visitor: &Visitor<'_>,
         session: Option<SessionKey>,
-    ) -> Vec<HeaderValue> {
+    ) -> SetCookies {
         let mark = self.config.class(class).mark;
-        let mut cookies = Vec::with_capacity(3);
+        let mut cookies = SetCookies::default();
         if visitor.cookies.ticket.is_some() {
-            cookies.push(cookies::clear_ticket(mark, visitor.secure));
+            cookies.clear_ticket(mark, visitor.secure);
         }
         let settings = &self.config.settings;
         let (kind, nonce) = match session {
@@ -346,7 +344,7 @@ impl RoomStage<'_> {
     /// A pass travels in a cookie and nowhere else, so a visitor who shows one keeps cookies: it is bound as
     /// tickets in cookies are. Bound to the address, it would be lost with it (a phone leaves the wireless
     /// network), and good for all neighbours.
-    pub(crate) fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut Vec<HeaderValue>) {
+    pub(crate) fn hand_out(&mut self, pass: &Pass, visitor: &Visitor<'_>, cookies: &mut SetCookies) {
         let binding = self.binding(visitor, cookies);
         let sealed = self.config.keys.seal_pass(pass, &binding);
         let settings = &self.config.settings;
@@ -357,7 +355,7 @@ impl RoomStage<'_> {
             PassKind::Page if settings.room.unit == Unit::Request => PAGE_IDLE,
             PassKind::Page => PAGE_PASS,
         };
-        cookies.push(cookies::set_pass(sealed.as_str(), keep, visitor.secure));
+        cookies.pass(sealed.as_str(), keep, visitor.secure);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Visitors who came without TLS and should come with it (`listen.redirect_https`).
 
-use http::request;
+use tidegate_http::RequestHead;
 
 use crate::http::target;
 use crate::proxy::context::RequestContext;
@@ -16,21 +16,21 @@ impl RequestContext {
     }
 
     /// The URL under TLS of what was asked for without it, if such visitors are sent there.
-    pub(crate) fn url_under_tls(&self, parts: &request::Parts) -> Option<String> {
+    pub(crate) fn url_under_tls(&self, head: &RequestHead) -> Option<String> {
         let listen = &self.config.settings.listen;
         let https = listen.https.filter(|_| listen.redirect_https)?;
-        if target::scheme(&parts.headers, self.trusted, self.conn.info.scheme) == "https"
-            || parts.uri.path().starts_with(ACME_PATH)
+        if target::scheme(&head.fields, self.trusted, self.conn.info.scheme) == "https"
+            || head.path().starts_with(ACME_PATH)
         {
             return None;
         }
-        let host = target::host(parts);
+        let host = target::host(head);
         // Without the port, but with all of `[fd00::5]`.
         let name = match host.rsplit_once(':') {
             Some((name, port)) if !port.contains(']') => name,
             _ => host,
         };
-        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let target = head.path_and_query();
         match https.port() {
             _ if name.is_empty() => None,
             443 => Some(format!("https://{name}{target}")),

@@ -15,10 +15,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::StatusCode;
 use parking_lot::Mutex;
 use tidegate_core::measure::Event;
 use tidegate_core::units::Timestamp;
+use tidegate_http::Fields;
 
 use super::rules::{self, Sharing};
 use super::{MAX_ANSWER, MAX_KEPT, RequesterStanding, Seeking};
@@ -37,8 +38,8 @@ const FIELD: usize = 128;
 
 pub(crate) struct Head {
     pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    vary: Vec<HeaderName>,
+    pub(crate) headers: Fields,
+    vary: Vec<String>,
     pub(crate) sharing: Sharing,
     pub(crate) refused: Option<Event>,
     /// The session of everybody who gets it is over.
@@ -106,7 +107,7 @@ struct State {
 
 pub(crate) struct Flight {
     /// The leader's head as the origin gets it, to compare the fields that `Vary` names.
-    asked: HeaderMap,
+    asked: Fields,
     with_cookies: bool,
     standing: RequesterStanding,
     pub(crate) period: Duration,
@@ -194,7 +195,7 @@ impl Flight {
     pub(crate) fn land(
         &self,
         status: StatusCode,
-        headers: HeaderMap,
+        headers: Fields,
         author: Author,
         is_whole: bool,
     ) -> Sharing {
@@ -325,6 +326,6 @@ impl State {
     }
 }
 
-fn weight(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
+fn weight(headers: &Fields) -> usize {
+    headers.iter().map(|(name, value)| name.len() + value.len() + FIELD).sum()
 }

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, request};
 use parking_lot::{Mutex, MutexGuard};
 use tidegate_core::policies::{ActivePolicy, Policy};
 use tidegate_core::queue::Lane;
 use tidegate_core::throttle::ThrottleId;
 use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_http::{Fields, RequestHead, name};
 
 use crate::http::target;
 
@@ -63,15 +63,14 @@ pub(crate) enum SharedCookies {
     /// Answers are shared as the origin allows it.
     AsAllowed,
     /// By the operator's word they take no part, and these fields are removed from the answer.
-    Ignored { strip: Arc<[HeaderName]> },
+    Ignored { strip: Arc<[Box<str>]> },
 }
 
 impl SharedCookies {
     pub(crate) fn of(policy: &ActivePolicy) -> Self {
         match &policy.policy {
             Policy::Multicast { ignores_cookies: Some(fields), .. } => {
-                let name = |field: &str| HeaderName::from_bytes(field.as_bytes()).ok();
-                Self::Ignored { strip: fields.iter().filter_map(|field| name(field)).collect() }
+                Self::Ignored { strip: fields.clone() }
             }
             _ => Self::AsAllowed,
         }
@@ -153,7 +152,7 @@ pub(crate) struct RequesterStanding {
 /// A request, as the table sees it.
 pub(crate) struct Seeking<'r> {
     /// As the origin would get them.
-    pub(crate) headers: &'r HeaderMap,
+    pub(crate) headers: &'r Fields,
     pub(crate) has_cookies: bool,
     pub(crate) standing: RequesterStanding,
 }
@@ -247,20 +246,19 @@ impl Coalescer {
 
 /// The key of a request; `sent` is its head as the origin gets it.
 /// Of a request whose answer is not shaped.
-pub(crate) fn key(parts: &request::Parts, sent: &HeaderMap, cookies: SharedCookies) -> Key {
+pub(crate) fn key(head: &RequestHead, sent: &Fields, cookies: SharedCookies) -> Key {
     Key {
         throttle: None,
-        is_head: parts.method == http::Method::HEAD,
-        host: target::host(parts).to_ascii_lowercase().into(),
-        target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),
+        is_head: *head.method() == http::Method::HEAD,
+        host: target::host(head).to_ascii_lowercase().into(),
+        target: head.path_and_query().into(),
         forwarded: rules::forwarded(sent),
         cookies,
     }
 }
 
 /// Whether a request has cookies; `headers` are those that the origin gets.
-pub(crate) fn has_cookies(headers: &HeaderMap) -> bool {
-    let fields = headers.get_all(http::header::COOKIE).iter();
-    let pairs = fields.flat_map(|field| field.as_bytes().split(|b| *b == b';'));
+pub(crate) fn has_cookies(headers: &Fields) -> bool {
+    let pairs = headers.get_all(name::COOKIE).flat_map(|line| line.split(|b| *b == b';'));
     pairs.map(<[u8]>::trim_ascii).any(|pair| !pair.is_empty())
 }

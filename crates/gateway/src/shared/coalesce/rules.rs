@@ -32,15 +32,10 @@
 
 use std::time::Duration;
 
-use http::header::{
-    ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
-    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, COOKIE, DNT, FORWARDED, HOST, HeaderName, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, REFERER, SET_COOKIE, TE,
-    UPGRADE_INSECURE_REQUESTS, USER_AGENT, VARY, VIA,
-};
-use http::{HeaderMap, Method, request};
+use http::Method;
+use tidegate_http::{Fields, Name, RequestHead, decimal, is_token, name};
 
-use crate::http::hygiene::{beside_addresses, content_length};
+use crate::http::hygiene::beside_addresses;
 
 /// Longest time for which an error is given to others.
 pub(crate) const ERRORS: Duration = Duration::from_secs(1);
@@ -48,18 +43,22 @@ pub(crate) const ERRORS: Duration = Duration::from_secs(1);
 /// Headers that a request with a shared answer may have, beside `Sec-Fetch-*`, `Sec-CH-*` and
 /// `X-Forwarded-*`. The gate removes those that only a trusted proxy may set.
 #[rustfmt::skip]
-const USUAL: [HeaderName; 22] = [
-    ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH,
-    COOKIE, DNT, FORWARDED, HOST, PRAGMA, TE, UPGRADE_INSECURE_REQUESTS, USER_AGENT, VIA,
-    HeaderName::from_static("keep-alive"), HeaderName::from_static("priority"),
-    HeaderName::from_static("sec-gpc"), HeaderName::from_static("sec-purpose"),
-    HeaderName::from_static("x-real-ip"), HeaderName::from_static("x-request-id"),
+const USUAL: [&[u8]; 22] = [
+    b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"cache-control", b"connection",
+    b"content-length", b"cookie", b"dnt", b"forwarded", b"host", b"pragma", b"te",
+    b"upgrade-insecure-requests", b"user-agent", b"via", b"keep-alive", b"priority", b"sec-gpc",
+    b"sec-purpose", b"x-real-ip", b"x-request-id",
 ];
-const USUAL_PREFIXES: [&str; 3] = ["sec-fetch-", "sec-ch-", "x-forwarded-"];
+const USUAL_PREFIXES: [&[u8]; 3] = [b"sec-fetch-", b"sec-ch-", b"x-forwarded-"];
 
 /// Headers that are not sent upstream for all.
-pub(crate) const NOT_FOR_ALL: [HeaderName; 6] =
-    [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, REFERER];
+const NOT_FOR_ALL: [&[u8]; 6] =
+    [b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since", b"if-range", b"referer"];
+
+/// Whether only its own visitor has a use for this header.
+pub(crate) fn is_not_for_all(name: &[u8]) -> bool {
+    NOT_FOR_ALL.iter().any(|one| one.eq_ignore_ascii_case(name))
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
@@ -71,49 +70,56 @@ pub(crate) enum Sharing {
     },
 }
 
-pub(crate) fn may_share(parts: &request::Parts) -> bool {
-    matches!(parts.method, Method::GET | Method::HEAD)
-        && parts.headers.keys().all(|name| {
-            USUAL.contains(name)
-                || NOT_FOR_ALL.contains(name)
-                || USUAL_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
-        })
+pub(crate) fn may_share(head: &RequestHead) -> bool {
+    let is_usual = |name: &[u8]| {
+        USUAL.iter().any(|one| one.eq_ignore_ascii_case(name))
+            || USUAL_PREFIXES.iter().any(|prefix| {
+                name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+            })
+    };
+    matches!(*head.method(), Method::GET | Method::HEAD)
+        && head.fields.iter().all(|(name, _)| is_usual(name) || is_not_for_all(name))
 }
 
 /// What proxies, including the gate, tell the origin of the visitor's connection beside its address: the
 /// host, scheme or prefix that the origin writes into links and redirects, seldom with a `Vary`, or the user
 /// that a proxy authenticated.
-pub(crate) fn forwarded(sent: &HeaderMap) -> Box<[u8]> {
-    let names = sent.keys().map(HeaderName::as_str);
-    let mut names: Vec<&str> =
-        names.filter(|name| name.starts_with("x-forwarded-") && *name != "x-forwarded-for").collect();
-    names.sort_unstable();
+pub(crate) fn forwarded(sent: &Fields) -> Box<[u8]> {
+    let lines = sent.iter().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    let mut lines: Vec<_> =
+        lines.filter(|(name, _)| name.starts_with(b"x-forwarded-") && name != b"x-forwarded-for").collect();
+    // Lines of one name stay in their order.
+    lines.sort_by(|one, other| one.0.cmp(&other.0));
     let mut said = Vec::new();
-    let mut say = |name: &str, value: &[u8]| {
-        said.extend_from_slice(name.as_bytes());
+    let mut say = |name: &[u8], value: &[u8]| {
+        said.extend_from_slice(name);
         said.push(b':');
         said.extend_from_slice(value);
         said.push(b'\n');
     };
-    for name in names {
-        sent.get_all(name).iter().for_each(|value| say(name, value.as_bytes()));
+    for (name, value) in lines {
+        say(&name, value);
     }
-    for line in sent.get_all(FORWARDED) {
-        match line.to_str() {
-            Ok(text) => beside_addresses(text).for_each(|parameter| say("", parameter.as_bytes())),
-            Err(_) => say("", line.as_bytes()),
+    for line in sent.get_all(name::FORWARDED) {
+        match visible(line) {
+            Some(text) => beside_addresses(text).for_each(|parameter| say(b"", parameter.as_bytes())),
+            None => say(b"", line),
         }
     }
     said.into()
 }
 
+fn visible(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().filter(|text| text.is_ascii())
+}
+
 /// The requests that may share this answer to a request with or without cookies.
-pub(crate) fn sharing(status: u16, headers: &HeaderMap, asked_with_cookies: bool) -> Sharing {
+pub(crate) fn sharing(status: u16, headers: &Fields, asked_with_cookies: bool) -> Sharing {
     let nobody = Sharing::None { cookieless: true };
     let says = |word: &str| has_directive(headers, word);
     let too_large = length(headers).is_some_and(|length| length > super::MAX_ANSWER as u64);
-    if headers.contains_key(SET_COOKIE)
-        || headers.contains_key(CONTENT_RANGE)
+    if headers.contains(name::SET_COOKIE)
+        || headers.contains(name::CONTENT_RANGE)
         || says("private")
         || says("no-store")
         || vary(headers).is_none()
@@ -136,24 +142,26 @@ pub(crate) fn sharing(status: u16, headers: &HeaderMap, asked_with_cookies: bool
     }
 }
 
-/// The headers by which this answer was selected; `None`: by anything (`Vary: *`).
-pub(crate) fn vary(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
+/// The headers by which this answer was selected, in lower case; `None`: by anything (`Vary: *`).
+pub(crate) fn vary(headers: &Fields) -> Option<Vec<String>> {
     let mut names = Vec::new();
-    for value in headers.get_all(VARY) {
-        for name in value.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            // `*` is no valid header name either.
-            names.push(HeaderName::from_bytes(name.as_bytes()).ok().filter(|_| name != "*")?);
+    for value in headers.get_all(name::VARY) {
+        for name in visible(value)?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            if name == "*" || !name.bytes().all(is_token) {
+                return None;
+            }
+            names.push(name.to_ascii_lowercase());
         }
     }
     // Even if `Vary` does not name it: a client that did not offer the coding cannot read the answer.
-    if headers.contains_key(CONTENT_ENCODING) {
-        names.push(ACCEPT_ENCODING);
+    if headers.contains(name::CONTENT_ENCODING) {
+        names.push(name::ACCEPT_ENCODING.as_str().to_owned());
     }
     Some(names)
 }
 
-pub(crate) fn same(names: &[HeaderName], one: &HeaderMap, other: &HeaderMap) -> bool {
-    names.iter().all(|name| one.get_all(name).iter().eq(other.get_all(name).iter()))
+pub(crate) fn same(names: &[String], one: &Fields, other: &Fields) -> bool {
+    names.iter().all(|name| one.get_all(Name::of(name)).eq(other.get_all(Name::of(name))))
 }
 
 pub(crate) fn kept(status: u16, period: Duration) -> Duration {
@@ -161,22 +169,22 @@ pub(crate) fn kept(status: u16, period: Duration) -> Duration {
 }
 
 /// Whether the answer is a stream of server-sent events, which has no end.
-pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"text/event-stream"))
+pub(crate) fn is_event_stream(headers: &Fields) -> bool {
+    headers.get(name::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(b"text/event-stream"))
 }
 
-pub(crate) fn length(headers: &HeaderMap) -> Option<u64> {
-    content_length(headers).ok()?
+pub(crate) fn length(headers: &Fields) -> Option<u64> {
+    decimal(headers.get(name::CONTENT_LENGTH)?)
 }
 
 /// Whether `Cache-Control` has a directive of this name, with or without an argument. A header that cannot be
 /// read counts as `private` and `no-store`.
-fn has_directive(headers: &HeaderMap, word: &str) -> bool {
-    headers.get_all(CACHE_CONTROL).iter().any(|value| match value.to_str() {
-        Ok(text) => text.split(',').any(|directive| {
+fn has_directive(headers: &Fields, word: &str) -> bool {
+    headers.get_all(name::CACHE_CONTROL).any(|value| match visible(value) {
+        Some(text) => text.split(',').any(|directive| {
             let name = directive.split('=').next().unwrap_or_default().trim();
             name.eq_ignore_ascii_case(word)
         }),
-        Err(_) => matches!(word, "private" | "no-store"),
+        None => matches!(word, "private" | "no-store"),
     })
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, StatusCode};
+use http::{StatusCode, Version};
 use http_body::Body;
 use std::future::Future;
 
@@ -14,21 +14,16 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 const NOW: Timestamp = Timestamp::from_secs(100);
 
-fn headers(fields: &[(&str, &str)]) -> HeaderMap {
-    let pair = |(name, value): &(&str, &str)| {
-        (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap())
-    };
-    let mut all = HeaderMap::new();
-    for (name, value) in fields.iter().map(pair) {
-        all.append(name, value);
-    }
-    all
+fn headers(lines: &[(&str, &str)]) -> Fields {
+    let mut fields = Fields::new();
+    lines.iter().for_each(|(name, value)| fields.append((*name).into(), value.as_bytes()));
+    fields
 }
 
-fn parts(method: &str, fields: &[(&str, &str)]) -> request::Parts {
-    let mut parts = Request::builder().method(method).uri("/a").body(()).unwrap().into_parts().0;
-    parts.headers = headers(fields);
-    parts
+fn head(method: &str, lines: &[(&str, &str)]) -> RequestHead {
+    let mut head = RequestHead::new(method.parse().unwrap(), "/a", Version::HTTP_11);
+    head.fields = headers(lines);
+    head
 }
 
 #[test]
@@ -47,7 +42,7 @@ fn only_harmless_requests_may_share() {
         ("GET", &[("x-api-key", "gold-key")], false),
         ("GET", &[("origin", "https://shop.example")], false),
     ] {
-        assert_eq!(rules::may_share(&parts(method, fields)), wanted, "{method} {fields:?}");
+        assert_eq!(rules::may_share(&head(method, fields)), wanted, "{method} {fields:?}");
     }
     assert!(!has_cookies(&headers(&[])) && !has_cookies(&headers(&[("cookie", " ; ")])));
     assert!(has_cookies(&headers(&[("cookie", "a=b")])));
@@ -86,7 +81,7 @@ fn answers_are_shared_by_status_and_headers() {
         assert_eq!(sharing(status, &headers, true), with, "{status} {fields:?} with cookies");
     }
     let mut illegible = headers(&[("cache-control", "public")]);
-    illegible.append("cache-control", HeaderValue::from_bytes(b"\xff").unwrap());
+    illegible.append(name::CACHE_CONTROL, b"\xff");
     assert_eq!(sharing(200, &illegible, false), NOBODY);
     let names = rules::vary(&self::headers(&[("vary", "Accept , "), ("content-encoding", "gzip")])).unwrap();
     assert_eq!(names, ["accept", "accept-encoding"]);
@@ -152,7 +147,7 @@ fn a_key() -> Key {
     }
 }
 
-fn lead(multicast: &Coalescer, headers: &HeaderMap) -> Reader {
+fn lead(multicast: &Coalescer, headers: &Fields) -> Reader {
     let seeking =
         Seeking { headers, has_cookies: has_cookies(headers), standing: RequesterStanding::default() };
     match multicast.join(&a_key(), &seeking, SECOND, NOW) {
@@ -161,7 +156,7 @@ fn lead(multicast: &Coalescer, headers: &HeaderMap) -> Reader {
     }
 }
 
-fn joins(multicast: &Coalescer, headers: &HeaderMap, at: Timestamp) -> char {
+fn joins(multicast: &Coalescer, headers: &Fields, at: Timestamp) -> char {
     let seeking =
         Seeking { headers, has_cookies: has_cookies(headers), standing: RequesterStanding::default() };
     match multicast.join(&a_key(), &seeking, SECOND, at) {
@@ -177,7 +172,7 @@ fn land(reader: &Reader, fields: &[(&str, &str)]) -> Sharing {
 
 #[test]
 fn one_request_leads_in_a_period_and_the_others_follow() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let first = lead(&multicast, &none);
     assert_eq!(joins(&multicast, &none, NOW + 5 * SECOND), 'f', "its head has not come yet");
     assert!(now(first.landed()).is_none());
@@ -206,7 +201,7 @@ fn another_value_of_a_header_in_vary_selects_another_answer() {
 
 #[test]
 fn after_a_private_answer_requests_are_not_shared_for_the_period() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let first = lead(&multicast, &none);
     let sharing = land(&first, &[("set-cookie", "a=b")]);
     multicast.keep_apart(&a_key(), sharing, NOW + SECOND);
@@ -217,7 +212,7 @@ fn after_a_private_answer_requests_are_not_shared_for_the_period() {
 #[test]
 fn answers_to_requests_with_cookies_are_not_shared_without_leave() {
     let multicast = Coalescer::default();
-    let (none, with) = (HeaderMap::new(), headers(&[("cookie", "a=b")]));
+    let (none, with) = (Fields::new(), headers(&[("cookie", "a=b")]));
     let first = lead(&multicast, &none);
     let sharing = land(&first, &[]);
     multicast.keep_apart(&a_key(), sharing, NOW + SECOND);
@@ -231,10 +226,10 @@ fn answers_to_requests_with_cookies_are_not_shared_without_leave() {
 
 #[test]
 fn a_refusal_by_the_gate_is_for_its_class_and_lane() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let first = lead(&multicast, &none);
     let author = flight::Author::Refusal(tidegate_core::measure::Event::QueueFull);
-    first.flight.land(StatusCode::SERVICE_UNAVAILABLE, HeaderMap::new(), author, true);
+    first.flight.land(StatusCode::SERVICE_UNAVAILABLE, Fields::new(), author, true);
     let suits = |standing| first.flight.suits(&Seeking { headers: &none, has_cookies: true, standing });
     assert_eq!(suits(RequesterStanding::default()), flight::Match::Suits);
     assert_eq!(
@@ -249,12 +244,12 @@ fn a_refusal_by_the_gate_is_for_its_class_and_lane() {
 
 #[test]
 fn a_large_answer_becomes_a_window_behind_its_fastest_reader() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let lead = lead(&multicast, &none);
     let flight = lead.flight.clone();
     let mut slow = flight.read().unwrap().into_body();
     let mut fast = lead.into_body();
-    flight.land(StatusCode::OK, HeaderMap::new(), flight::Author::Origin, false);
+    flight.land(StatusCode::OK, Fields::new(), flight::Author::Origin, false);
     let chunk = Bytes::from(vec![0; 256 << 10]);
     for _ in 0..MAX_ANSWER / chunk.len() {
         assert_eq!(now(flight.push(chunk.clone())), Some(true));
@@ -278,10 +273,10 @@ fn a_large_answer_becomes_a_window_behind_its_fastest_reader() {
 
 #[test]
 fn a_reader_that_keeps_up_reads_an_answer_of_any_length() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let lead = lead(&multicast, &none);
     let flight = lead.flight.clone();
-    flight.land(StatusCode::OK, HeaderMap::new(), flight::Author::Origin, false);
+    flight.land(StatusCode::OK, Fields::new(), flight::Author::Origin, false);
     let mut body = lead.into_body();
     let chunk = Bytes::from(vec![0; 200_000]);
     for _ in 0..100 {
@@ -297,7 +292,7 @@ fn a_reader_that_keeps_up_reads_an_answer_of_any_length() {
 
 #[test]
 fn an_answer_closed_to_newcomers_without_readers_is_unwanted() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let first = lead(&multicast, &none);
     land(&first, &[]);
     let flight = first.flight.clone();
@@ -320,7 +315,7 @@ fn push(flight: &Flight, chunks: usize) -> Option<bool> {
 
 #[test]
 fn chunks_that_nobody_will_read_are_freed() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let held = || (multicast.size().1 - a_key().text()) / CHUNK;
     let first = lead(&multicast, &none);
     land(&first, &[("cache-control", "private")]);
@@ -348,7 +343,7 @@ fn chunks_that_nobody_will_read_are_freed() {
 
 #[test]
 fn windows_are_small_while_memory_is_full() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let first = lead(&multicast, &none);
     land(&first, &[]);
     multicast.kept.fetch_add(MAX_KEPT, Relaxed);
@@ -384,7 +379,7 @@ fn heads_and_selections_are_bounded() {
 
 #[test]
 fn the_table_is_bounded() {
-    let (multicast, none) = (Coalescer::default(), HeaderMap::new());
+    let (multicast, none) = (Coalescer::default(), Fields::new());
     let seeking = Seeking { headers: &none, has_cookies: false, standing: RequesterStanding::default() };
     let key = |n: usize| Key { target: format!("/{n}").into(), ..a_key() };
     let mut leaders = Vec::new();

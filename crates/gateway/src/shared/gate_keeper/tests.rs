@@ -32,7 +32,7 @@ async fn an_answer_that_goes_on_gives_its_slot_back_once() {
     let mut first = slot(&keeper).await;
     let sent = keeper.clock.now();
     let head = sent + Duration::from_millis(40);
-    first.answers(sent, head, true);
+    first.answers(sent, head, true, 3);
     keeper.tick(head + (STREAM_AFTER - Duration::from_millis(1)));
     assert_eq!(keeper.totals().in_flight, 1, "not yet");
     keeper.tick(head + STREAM_AFTER);
@@ -40,7 +40,7 @@ async fn an_answer_that_goes_on_gives_its_slot_back_once() {
     let told = samples(&keeper)[0];
     assert_eq!((told.response, told.lingered), (Duration::from_millis(40), STREAM_AFTER));
     let second = slot(&keeper).await;
-    first.complete(sent, true);
+    first.complete(sent, true, keeper.clock.now());
     assert_eq!(
         (keeper.totals().in_flight, samples(&keeper).len()),
         (1, 0),
@@ -56,9 +56,9 @@ async fn an_answer_that_ends_in_time_keeps_its_slot_until_then() {
     for is_complete in [true, false] {
         let mut first = slot(&keeper).await;
         let sent = keeper.clock.now();
-        first.answers(sent, sent, true);
+        first.answers(sent, sent, true, 3);
         if is_complete {
-            first.complete(sent, true);
+            first.complete(sent, true, keeper.clock.now());
         } else {
             drop(first);
         }
@@ -75,15 +75,15 @@ async fn nothing_is_kept_of_answers_that_have_ended() {
     let config = GateConfig { max_in_flight: Some(2), max_queue: 10, ..GateConfig::default() };
     let keeper = GateKeeper::new(&config, Arc::new(Clock::new()));
     let (mut long, sent) = (slot(&keeper).await, keeper.clock.now());
-    long.answers(sent, sent, true);
+    long.answers(sent, sent, true, 3);
     for ms in 0..1_000 {
         let mut short = slot(&keeper).await;
-        short.answers(sent, sent + Duration::from_millis(ms), true);
-        short.complete(sent, true);
+        short.answers(sent, sent + Duration::from_millis(ms), true, 3);
+        short.complete(sent, true, keeper.clock.now());
     }
-    assert_eq!(keeper.inner.lock().answering.len(), 1);
+    assert_eq!(keeper.list(3).lock().len(), 1);
     keeper.tick(sent + STREAM_AFTER);
-    assert!(keeper.inner.lock().answering.is_empty());
+    assert!(keeper.list(3).lock().is_empty());
     assert_eq!(keeper.totals().in_flight, 0);
     drop(long);
     assert_eq!(samples(&keeper).len(), 1_001);

@@ -90,23 +90,24 @@ fn a_policy_that_cuts_off_is_checked_against_the_connections_request() {
     of_downloads.scope.urls = Some(Paths::compile(["/files/**"]).unwrap());
     let standing =
         |list: Vec<ActivePolicy>| PoliciesInForce { set: PolicySet::new(list), records: Box::default() };
-    let (conn, target) = (conn(), PathAndQuery::from_static("/files/a?b"));
+    let conn = conn();
+    let of_file = |tier| PolicyRequest { path: "/files/a", query: "b", ..asked(tier) };
     let some = standing(vec![of_downloads]);
     assert!(conn.cut_by(&some, NOW).is_none(), "nothing is known of the request");
-    conn.take(&asked(TierId(0)), Some(&target));
+    conn.take(&of_file(TierId(0)));
     assert!(conn.cut_by(&some, NOW).is_some());
-    conn.take(&asked(TierId(0)), Some(&PathAndQuery::from_static("/")));
+    conn.take(&asked(TierId(0)));
     assert!(conn.cut_by(&some, NOW).is_none());
     let mut spared = in_force(Action::End);
     spared.scope.spared = 1 << 2;
-    conn.take(&asked(TierId(2)), Some(&target));
+    conn.take(&of_file(TierId(2)));
     assert!(conn.cut_by(&standing(vec![spared]), NOW).is_none());
     // An admitted request stays.
     let mut newcomers = in_force(Action::Stop);
     newcomers.scope.new_sessions = true;
     let newcomers = standing(vec![newcomers]);
     assert!(conn.cut_by(&newcomers, NOW).is_some());
-    conn.take(&PolicyRequest { is_new_session: false, ..asked(TierId(0)) }, Some(&target));
+    conn.take(&PolicyRequest { is_new_session: false, ..of_file(TierId(0)) });
     assert!(conn.cut_by(&newcomers, NOW).is_none());
     assert!(
         super::ConnControl::new(-1).cut_by(&standing(vec![in_force(Action::End)]), NOW).is_some(),
@@ -123,7 +124,7 @@ fn an_answer_under_way_has_been_asked_about_and_is_shared_or_not() {
         records: Box::default(),
     };
     let conn = conn();
-    conn.take(&asked(TierId(0)), Some(&PathAndQuery::from_static("/")));
+    conn.take(&asked(TierId(0)));
     let (ask, multicast) = (
         Policy::Ask(AuthoriserId(0)),
         Policy::Multicast { period: Duration::from_secs(1), ignores_cookies: None },

@@ -9,11 +9,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hmac::{Hmac, KeyInit, Mac};
-use http::HeaderMap;
-use http::header::SET_COOKIE;
 use sha2::Sha256;
 use tidegate_core::session::SessionKey;
 use tidegate_core::units::Timestamp;
+use tidegate_http::{Fields, name};
 
 use crate::config::tiers::cookies;
 use crate::shared::sessions::set_cookie::{unquoted, value_kept};
@@ -45,14 +44,14 @@ impl Keys {
     pub(crate) fn shown(
         &self,
         session: &Session,
-        headers: &HeaderMap,
+        fields: &Fields,
         client: IpAddr,
         connection: u64,
     ) -> Option<SessionKey> {
         match session.key {
             SessionBy::Pass => None,
             SessionBy::Cookie => {
-                cookies(headers, &session.cookie).next().and_then(|value| self.of_cookie(unquoted(value)))
+                cookies(fields, &session.cookie).next().and_then(|value| self.of_cookie(unquoted(value)))
             }
             SessionBy::Ip => Some(self.of_address(b'i', client, 32, V6_CLIENT)),
             SessionBy::IpPrefix => Some(self.of_address(b'p', client, V4_PREFIX, V6_PREFIX)),
@@ -62,8 +61,8 @@ impl Keys {
 
     /// The key of the application's cookie that an answer sets; of several, browsers keep the last. `None`:
     /// the answer sets none, or removes it.
-    pub(crate) fn set(&self, name: &str, headers: &HeaderMap, now: Timestamp) -> Option<SessionKey> {
-        let mut values = headers.get_all(SET_COOKIE).iter().filter_map(|field| value_kept(field, name, now));
+    pub(crate) fn set(&self, name: &str, fields: &Fields, now: Timestamp) -> Option<SessionKey> {
+        let mut values = fields.get_all(name::SET_COOKIE).filter_map(|field| value_kept(field, name, now));
         self.of_cookie(values.next_back()?)
     }
 
@@ -94,8 +93,7 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-    use http::header::COOKIE;
+    use tidegate_http::Name;
 
     use super::*;
 
@@ -106,8 +104,13 @@ mod tests {
     }
 
     fn of(session: &Session, cookies: &str, client: &str) -> Option<SessionKey> {
-        let headers = [(COOKIE, HeaderValue::from_str(cookies).unwrap())].into_iter().collect();
-        Keys::new(&SECRET).shown(session, &headers, client.parse().unwrap(), 1)
+        Keys::new(&SECRET).shown(session, &lines(name::COOKIE, &[cookies]), client.parse().unwrap(), 1)
+    }
+
+    fn lines(name: Name<'_>, values: &[&str]) -> Fields {
+        let mut fields = Fields::new();
+        values.iter().for_each(|value| fields.append(name, value.as_bytes()));
+        fields
     }
 
     #[test]
@@ -130,21 +133,19 @@ mod tests {
         let session = by(SessionBy::Cookie);
         let keys = Keys::new(&SECRET);
         let fields = ["other=1", "JSESSIONID=old; Path=/", "JSESSIONID=new; Path=/; HttpOnly"];
-        let headers = fields.map(|f| (SET_COOKIE, HeaderValue::from_static(f))).into_iter().collect();
+        let set = |fields: &[&str], now| keys.set("JSESSIONID", &lines(name::SET_COOKIE, fields), now);
         let now = Timestamp::from_secs(1_795_331_289);
-        assert_eq!(keys.set("JSESSIONID", &headers, now), of(&session, "JSESSIONID=new", "192.0.2.1"));
+        assert_eq!(set(&fields, now), of(&session, "JSESSIONID=new", "192.0.2.1"));
         for cleared in [
             "JSESSIONID=; Max-Age=0",
             "JSESSIONID=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0",
             "JSESSIONID=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT",
         ] {
-            let set = ["JSESSIONID=old", cleared].map(|f| (SET_COOKIE, HeaderValue::from_static(f)));
-            let cleared_last: HeaderMap = set.iter().cloned().collect();
-            assert_eq!(keys.set("JSESSIONID", &cleared_last, now), None, "{cleared}");
-            let renewed: HeaderMap = set.into_iter().rev().collect();
-            assert_eq!(keys.set("JSESSIONID", &renewed, now), of(&session, "JSESSIONID=old", "192.0.2.1"));
+            assert_eq!(set(&["JSESSIONID=old", cleared], now), None, "{cleared}");
+            let renewed = set(&[cleared, "JSESSIONID=old"], now);
+            assert_eq!(renewed, of(&session, "JSESSIONID=old", "192.0.2.1"));
         }
-        assert_eq!(keys.set("JSESSIONID", &HeaderMap::new(), now), None);
+        assert_eq!(set(&[], now), None);
     }
 
     #[test]
@@ -173,7 +174,7 @@ mod tests {
         let keys = Keys::new(&SECRET);
         let of = |connection| {
             let client = [192, 0, 2, 1].into();
-            keys.shown(&by(SessionBy::Connection), &HeaderMap::new(), client, connection)
+            keys.shown(&by(SessionBy::Connection), &Fields::new(), client, connection)
         };
         assert_eq!(of(1), of(1));
         assert_ne!(of(1), of(2));

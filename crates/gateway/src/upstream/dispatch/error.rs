@@ -17,6 +17,9 @@ pub enum OriginError {
     Closed,
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The stream or its connection broke.
+    #[error(transparent)]
+    Http2(#[from] h2::Error),
     /// The chunked coding of the response is wrong.
     #[error(transparent)]
     Content(#[from] BadBody),

@@ -33,9 +33,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use hyper::ext::ReasonPhrase;
+use http::{HeaderMap, Method, StatusCode};
 use tidegate_http::{Asked, RequestHead, ResponseHead, Stage, name};
+use tidegate_settings::{OriginProtocol, ProxyHeader};
 use tokio::time::Instant;
 
 use crate::http::proxy_header::Named;
@@ -43,13 +43,14 @@ use crate::http::visitor_link::VisitorUpgrade;
 use crate::upstream::balance::{InFlight, Replica, Replicas};
 use crate::upstream::body::RequestBody;
 use crate::upstream::deadline::Limit;
+use crate::upstream::http2::Multiplexed;
 use crate::upstream::pool::{Conn, Pool};
 use crate::upstream::socket::SMALL;
 use crate::upstream::stats::bump;
 use crate::upstream::tunnel::{self, Tunnels};
 
 pub use self::error::{BodyError, DispatchError, OriginError};
-pub use self::response::UpstreamBody;
+pub use self::response::{SpliceError, UpstreamBody};
 pub use crate::upstream::stats::Stats;
 
 use self::budget::Budget;
@@ -60,6 +61,7 @@ use self::sending::Sending;
 pub mod budget;
 mod error;
 mod exchange;
+mod multiplexed;
 mod response;
 mod sending;
 
@@ -93,6 +95,9 @@ pub struct Dispatcher(Rc<Inner>);
 struct Inner {
     replicas: Arc<Replicas>,
     pool: Rc<Pool>,
+    http2: Multiplexed,
+    /// The origin speaks HTTP/2.
+    is_http2: Cell<bool>,
     tunnels: Tunnels,
     budget: Budget,
     stats: Arc<Stats>,
@@ -132,6 +137,8 @@ impl Dispatcher {
         let seed = getrandom::u64().unwrap_or(0);
         let inner = Inner {
             replicas,
+            http2: Multiplexed::new(origin, stats.clone()),
+            is_http2: Cell::default(),
             tunnels: Tunnels::new(stats.clone()),
             budget: Budget::new(origin.retry_budget, Instant::now()),
             stats,
@@ -153,6 +160,10 @@ impl Dispatcher {
     pub fn reconfigure(&self, origin: &tidegate_settings::Origin) {
         let inner = &self.0;
         inner.pool.reconfigure(origin);
+        inner.http2.reconfigure(origin);
+        // A PROXY header names one visitor, a connection of HTTP/2 carries many.
+        let names_visitors = origin.proxy_protocol != ProxyHeader::Off;
+        inner.is_http2.set(origin.protocol == OriginProtocol::Http2 && !names_visitors);
         inner.budget.set_share(origin.retry_budget);
         inner.seat_patience.set(origin.connect_timeout);
         inner.first_byte_ticks.set(inner.pool.ticks.cover(origin.first_byte_timeout));
@@ -164,7 +175,7 @@ impl Dispatcher {
     }
 
     pub fn idle_connections(&self) -> usize {
-        self.0.pool.idle()
+        self.0.pool.idle() + self.0.http2.open()
     }
 
     pub fn close_tunnels(&self) {
@@ -188,27 +199,13 @@ impl Dispatcher {
         let inner = &*self.0;
         bump(&inner.stats.requests);
         inner.budget.deposit();
+        if inner.is_http2.get() {
+            return inner.attempts_by_http2(&head, body, &ctx).await;
+        }
         let asked = Asked { head: *head.method() == Method::HEAD, upgrade: ctx.upgrade.is_some() };
         let is_idempotent = head.method().is_idempotent();
         let sending = Sending::new(head, body, ctx.expect_continue, asked.upgrade);
         inner.attempts(Message { ctx, sending: Some(sending), asked, is_idempotent }).await
-    }
-
-    /// As [`Dispatcher::send`], with the heads of the `http` crate.
-    pub async fn send_parts(
-        &self,
-        request: Request<RequestBody>,
-        ctx: SendContext,
-    ) -> Result<Response<UpstreamBody>, DispatchError> {
-        let (parts, body) = request.into_parts();
-        let (head, body) = self.send(RequestHead::from_parts(&parts), body, ctx).await?;
-        let mut parts = head.to_parts();
-        if head.reason() != head.status().canonical_reason().unwrap_or_default().as_bytes()
-            && let Ok(reason) = ReasonPhrase::try_from(head.reason())
-        {
-            parts.extensions.insert(reason);
-        }
-        Ok(Response::from_parts(parts, body))
     }
 }
 

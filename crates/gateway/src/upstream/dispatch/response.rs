@@ -3,7 +3,11 @@
 //! The connection is read when the body is asked for, into memory that the pieces are parts of
 //! (`upstream/socket.rs`). If all of the response came with the head, the connection is back in the pool
 //! before the visitor gets the first byte.
+//!
+//! Most of a large body of known length can be moved to the visitor's socket within the kernel instead, where
+//! both are plain ([`UpstreamBody::poll_splice`]).
 
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,14 +17,20 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tidegate_http::{BadBody, BodyDecoder, Framing, Piece, ResponseFacts, to_map};
+use tokio::net::TcpStream;
 
 use super::error::{BodyError, OriginError};
 use super::sending::{SendError, Sending};
 use crate::http::hygiene::prepare_trailers;
 use crate::upstream::balance::{InFlight, Replica};
+use crate::upstream::http2::body::Http2Body;
 use crate::upstream::pool::{Conn, Pool};
-use crate::upstream::socket::{LARGE, Memory, SMALL};
+use crate::upstream::socket::{LARGE, Memory, OriginSocket, SMALL};
+use crate::upstream::splice::{Carrier, Fault};
 use crate::upstream::stats::{Stats, bump};
+
+/// From so many bytes to come, moving them within the kernel is worth its system calls.
+const SPLICED: u64 = 64 << 10;
 
 /// The body of a response from the origin. Holds the connection and the replica's in-flight slot until the
 /// body has been received, has failed or been dropped.
@@ -33,6 +43,8 @@ pub struct UpstreamBody {
     has_failed: bool,
     has_known_length: bool,
     replica: Option<Arc<Replica>>,
+    /// The body itself, where it comes by HTTP/2.
+    http2: Option<Box<Http2Body>>,
 }
 
 /// What an exchange occupies.
@@ -56,6 +68,14 @@ struct Reading {
     /// Reads are worth a large piece of memory.
     is_large: bool,
     read_ticks: u64,
+    carrier: Carrier,
+}
+
+/// Why the content cannot be moved on.
+#[derive(Debug)]
+pub enum SpliceError {
+    Origin(BodyError),
+    Visitor(io::Error),
 }
 
 impl std::fmt::Debug for UpstreamBody {
@@ -145,6 +165,10 @@ impl Reading {
         }
         loop {
             self.send(cx)?;
+            if self.carrier.held() > 0 {
+                let held = self.carrier.take_held().map_err(|error| BodyError::Origin(error.into()))?;
+                return Poll::Ready(Ok(self.decode_held(held.into())));
+            }
             let memory = if self.is_large { &LARGE } else { &SMALL };
             let mut buffer = memory.take();
             let room = buffer.capacity();
@@ -169,6 +193,56 @@ impl Reading {
                 }
             }
         }
+    }
+
+    /// What a splice has taken from the socket and not passed on.
+    fn decode_held(&mut self, content: Bytes) -> Decoded {
+        self.skip(content.len());
+        let is_complete = self.decoder.is_done();
+        let end = if is_complete { End::Complete { is_clean: true } } else { End::Open };
+        Decoded { content, trailers: None, end }
+    }
+
+    /// Content of known length has gone by.
+    fn skip(&mut self, n: usize) {
+        let left = self.decoder.remaining().unwrap_or(0).saturating_sub(n as u64);
+        self.decoder = BodyDecoder::response(Framing::Fixed(left));
+    }
+
+    fn can_splice(&self) -> bool {
+        let is_plain = matches!(self.lease.conn.socket, OriginSocket::Tcp(_));
+        let is_free = self.fault.is_none() && self.lease.sending.is_none();
+        let left = self.decoder.remaining();
+        is_plain && is_free && (self.carrier.held() > 0 || left.is_some_and(|left| left >= SPLICED))
+    }
+
+    fn poll_splice(&mut self, cx: &mut Context<'_>, to: &TcpStream) -> Poll<Result<u64, SpliceError>> {
+        let OriginSocket::Tcp(from) = &self.lease.conn.socket else {
+            return Poll::Ready(Err(SpliceError::Visitor(io::ErrorKind::Unsupported.into())));
+        };
+        let left = self.decoder.remaining().unwrap_or(0);
+        let most = usize::try_from(left).unwrap_or(usize::MAX) - self.carrier.held();
+        let moved = match self.carrier.poll(cx, from, to, most) {
+            Poll::Ready(Ok(0)) => Err(SpliceError::Origin(BodyError::Origin(OriginError::Closed))),
+            Poll::Ready(Ok(n)) => Ok(n),
+            Poll::Ready(Err((Fault::Source, error))) => {
+                Err(SpliceError::Origin(BodyError::Origin(error.into())))
+            }
+            Poll::Ready(Err((Fault::Sink, error))) => Err(SpliceError::Visitor(error)),
+            Poll::Pending if self.carrier.held() == 0 => {
+                return self.poll_silence(cx).map(|error| Err(SpliceError::Origin(error)));
+            }
+            // The visitor is slow.
+            Poll::Pending => {
+                self.lease.conn.slot.disarm();
+                return Poll::Pending;
+            }
+        };
+        self.lease.conn.slot.disarm();
+        if let Ok(n) = moved {
+            self.skip(n);
+        }
+        Poll::Ready(moved.map(|n| n as u64))
     }
 
     fn has_much_to_come(&self) -> bool {
@@ -219,13 +293,15 @@ impl UpstreamBody {
                     has_failed: false,
                     has_known_length,
                     replica,
+                    http2: None,
                 };
             }
             End::Open => None,
             End::Bad(bad) => Some(bad),
         };
         let has_known_length = matches!(facts.framing, Framing::Fixed(_));
-        let mut reading = Reading { lease, decoder, keep_alive, fault, is_large: false, read_ticks };
+        let carrier = Carrier::default();
+        let mut reading = Reading { lease, decoder, keep_alive, fault, is_large: false, read_ticks, carrier };
         reading.is_large = reading.has_much_to_come();
         Self {
             ready: content,
@@ -234,7 +310,12 @@ impl UpstreamBody {
             has_failed: false,
             has_known_length,
             replica,
+            http2: None,
         }
+    }
+
+    pub(super) fn by_http2(body: Http2Body, replica: Arc<Replica>) -> Self {
+        Self { replica: Some(replica), http2: Some(Box::new(body)), ..Self::detached() }
     }
 
     /// The replica that sends it; `None` for a tunnel.
@@ -251,6 +332,41 @@ impl UpstreamBody {
             has_failed: false,
             has_known_length: true,
             replica: None,
+            http2: None,
+        }
+    }
+
+    /// Whether [`UpstreamBody::poll_splice`] can be called for what comes next.
+    pub fn can_splice(&self) -> bool {
+        self.ready.is_empty() && self.reading.as_ref().is_some_and(|reading| reading.can_splice())
+    }
+
+    /// Moves content to the visitor's socket. Ready when so many bytes have been moved. To be called only if
+    /// [`UpstreamBody::can_splice`] says so; frames can be asked for again at any time.
+    ///
+    /// # Errors
+    /// The origin has broken the body off, or the visitor's socket takes no more.
+    pub fn poll_splice(&mut self, cx: &mut Context<'_>, to: &TcpStream) -> Poll<Result<u64, SpliceError>> {
+        let Some(reading) = &mut self.reading else { return Poll::Ready(Ok(0)) };
+        let moved = ready!(reading.poll_splice(cx, to));
+        if reading.decoder.is_done() {
+            // Not a byte behind the body was taken from the socket.
+            self.complete(true);
+        }
+        Poll::Ready(moved.map_err(|error| match error {
+            SpliceError::Origin(error) => SpliceError::Origin(self.fail(error)),
+            visitor => visitor,
+        }))
+    }
+
+    /// Whether [`UpstreamBody::poll_splice`] waits for the visitor's socket, and not for the origin.
+    pub fn waits_for_visitor(&self) -> bool {
+        self.reading.as_ref().is_some_and(|reading| reading.carrier.held() > 0)
+    }
+
+    fn complete(&mut self, is_clean: bool) {
+        if let Some(reading) = self.reading.take() {
+            reading.lease.complete(reading.keep_alive && is_clean);
         }
     }
 
@@ -267,11 +383,7 @@ impl UpstreamBody {
         (self.ready, self.trailers) = (decoded.content, decoded.trailers);
         match decoded.end {
             End::Open => {}
-            End::Complete { is_clean } => {
-                if let Some(reading) = self.reading.take() {
-                    reading.lease.complete(reading.keep_alive && is_clean);
-                }
-            }
+            End::Complete { is_clean } => self.complete(is_clean),
             End::Bad(bad) => {
                 if let Some(reading) = &mut self.reading {
                     reading.fault = Some(bad);
@@ -290,6 +402,9 @@ impl Body for UpstreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        if let Some(body) = &mut this.http2 {
+            return Pin::new(&mut **body).poll_frame(cx);
+        }
         loop {
             if !this.ready.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ready)))));
@@ -306,10 +421,16 @@ impl Body for UpstreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
+        if let Some(body) = &self.http2 {
+            return body.is_end_stream();
+        }
         self.ready.is_empty() && self.trailers.is_none() && self.reading.is_none() && !self.has_failed
     }
 
     fn size_hint(&self) -> SizeHint {
+        if let Some(body) = &self.http2 {
+            return body.size_hint();
+        }
         let ready = self.ready.len() as u64;
         let to_come = self.reading.as_ref().map_or(Some(0), |reading| reading.decoder.remaining());
         match to_come {

@@ -1,0 +1,141 @@
+//! The body of a request that came by HTTP/2: bounded in size and silence, as those of HTTP/1.1
+//! are. `h2` has checked it against `Content-Length`.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use http_body::{Body, Frame, SizeHint};
+use tidegate_http::BadBody;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::link::StreamLink;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Fields of a trailer section, as for HTTP/1.1.
+const MAX_TRAILERS: usize = 64;
+
+#[derive(Clone)]
+pub struct BodyLimits {
+    /// Bytes; 0: no limit.
+    pub max: u64,
+    /// Longest silence.
+    pub timeout: Duration,
+    /// Called when a body is cut off.
+    pub on_bad: Rc<dyn Fn(BadBody)>,
+}
+
+/// Data is taken out of the visitor's window when it comes, and given back when it is read here: a visitor
+/// sends as fast as the origin takes.
+pub struct StreamBody {
+    stream: RecvStream,
+    limits: BodyLimits,
+    came: u64,
+    length: Option<u64>,
+    /// The stream, if the request waits for `100 Continue`: sent when the body is first asked for.
+    asks: Option<StreamLink>,
+    silence: Option<Pin<Box<Sleep>>>,
+    is_over: bool,
+}
+
+impl StreamBody {
+    pub fn new(stream: RecvStream, length: Option<u64>, limits: BodyLimits, link: &StreamLink) -> Self {
+        let asks = link.expect_continue().then(|| link.clone());
+        Self { stream, limits, came: 0, length, asks, silence: None, is_over: false }
+    }
+
+    fn break_off(&mut self, bad: BadBody) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.is_over = true;
+        (self.limits.on_bad)(bad);
+        Poll::Ready(Some(Err(bad.into())))
+    }
+
+    /// Nothing came. Ready when that has lasted too long.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timeout = self.limits.timeout;
+        self.silence.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + timeout))).as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for StreamBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamBody").field("came", &self.came).finish_non_exhaustive()
+    }
+}
+
+impl Body for StreamBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Some(link) = this.asks.take() {
+            link.say_continue();
+        }
+        loop {
+            match this.stream.poll_data(cx) {
+                Poll::Ready(Some(Ok(data))) => {
+                    this.silence = None;
+                    this.came += data.len() as u64;
+                    if this.limits.max > 0 && this.came > this.limits.max {
+                        return this.break_off(BadBody::TooLarge);
+                    }
+                    // Only an ended stream refuses it.
+                    let _ = this.stream.flow_control().release_capacity(data.len());
+                    if !data.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(data))));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    this.is_over = true;
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                Poll::Ready(None) => break,
+                Poll::Pending => {
+                    ready!(this.poll_silence(cx));
+                    return this.break_off(BadBody::TooSlow);
+                }
+            }
+        }
+        match this.stream.poll_trailers(cx) {
+            Poll::Ready(Ok(trailers)) => {
+                this.is_over = true;
+                match trailers {
+                    Some(trailers) if trailers.len() > MAX_TRAILERS => this.break_off(BadBody::Trailer),
+                    trailers => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
+                }
+            }
+            Poll::Ready(Err(error)) => {
+                this.is_over = true;
+                Poll::Ready(Some(Err(error.into())))
+            }
+            Poll::Pending => {
+                ready!(this.poll_silence(cx));
+                this.break_off(BadBody::TooSlow)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over || self.stream.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.is_end_stream() {
+            return SizeHint::with_exact(0);
+        }
+        self.length.map_or_else(SizeHint::default, |all| SizeHint::with_exact(all.saturating_sub(self.came)))
+    }
+}

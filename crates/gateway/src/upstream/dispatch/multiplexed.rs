@@ -1,0 +1,105 @@
+//! Attempts by HTTP/2: as those by HTTP/1.1, but for what a connection is and what its errors say.
+
+use std::io;
+
+use http::Method;
+use tidegate_http::{RequestHead, ResponseHead};
+
+use super::error::DispatchError;
+use super::response::UpstreamBody;
+use super::{Inner, SendContext, Tried};
+use crate::http::hygiene;
+use crate::upstream::balance::InFlight;
+use crate::upstream::body::RequestBody;
+use crate::upstream::http2::Taken;
+use crate::upstream::http2::body::{Http2Body, Lease};
+use crate::upstream::http2::exchange::{Failure, Message, Received, Way, exchange};
+use crate::upstream::stats::bump;
+
+/// Connections that a request may find dead, one after the other, without being retried for it.
+const MAX_STALE: usize = 8;
+
+impl Inner {
+    /// `Upgrade` is not sent: HTTP/2 has none.
+    pub(super) async fn attempts_by_http2(
+        &self,
+        head: &RequestHead,
+        body: RequestBody,
+        ctx: &SendContext,
+    ) -> Result<(ResponseHead, UpstreamBody), DispatchError> {
+        let (mut tried, mut body) = (Tried::default(), Some(body));
+        let (is_idempotent, is_head) = (head.method().is_idempotent(), *head.method() == Method::HEAD);
+        let (mut message, mut stale): (Option<Message>, usize) = (None, 0);
+        loop {
+            let Some(flight) = self.place(&mut tried).await else {
+                return Err(self.lost(DispatchError::NoReplica));
+            };
+            if let Some(body) = body.take() {
+                let made = Message::new(head, body, ctx.expect_continue, flight.replica().authority());
+                // The visitor's head was checked; its authority may be none to HTTP/2 all the same.
+                message = Some(made.map_err(|error| self.lost(DispatchError::RequestBody(error)))?);
+            }
+            let Some(message) = &mut message else { unreachable!("made in the first round") };
+            tried.again = None;
+            let taken = match self.http2.acquire(flight.replica()).await {
+                Ok(taken) => taken,
+                Err(error) => match self.give_up(error.into(), &flight, &mut tried, true) {
+                    Some(error) => return Err(error),
+                    None => continue,
+                },
+            };
+            let slot = self.pool.slot();
+            let first_byte_ticks = self.first_byte_ticks.get();
+            let way = Way { ctx, slot: slot.clone(), ticks: &self.pool.ticks, first_byte_ticks };
+            let failure = match exchange(&taken, message, way).await {
+                Ok(received) => {
+                    let exchange = (taken, flight, slot);
+                    return self.answered_by_http2(received, exchange, is_head);
+                }
+                Err(failure) => failure,
+            };
+            let (error, is_repeatable) = match failure {
+                Failure::Unsent => {
+                    taken.retire();
+                    // The origin went on to other connections, as one does that restarts.
+                    if message.is_whole() && taken.was_used && stale < MAX_STALE {
+                        stale += 1;
+                        bump(&self.stats.stale_connection);
+                        tried.again = Some(flight.replica().clone());
+                        continue;
+                    }
+                    (DispatchError::ConnectFailed(io::ErrorKind::ConnectionReset.into()), message.is_whole())
+                }
+                Failure::Refused(error) => (DispatchError::Reset(error.into()), message.is_whole()),
+                Failure::Lost(error) => {
+                    (DispatchError::Reset(error.into()), is_idempotent && message.is_whole())
+                }
+                Failure::Bad(error) => (DispatchError::BadResponse(error), false),
+                Failure::Body(error) => (DispatchError::RequestBody(error), false),
+                Failure::Timeout => (DispatchError::FirstByteTimeout, false),
+            };
+            drop(taken);
+            if let Some(error) = self.give_up(error, &flight, &mut tried, is_repeatable) {
+                return Err(error);
+            }
+        }
+    }
+
+    fn answered_by_http2(
+        &self,
+        received: Received,
+        (taken, flight, slot): (Taken, InFlight, std::rc::Rc<crate::upstream::deadline::Slot>),
+        is_head: bool,
+    ) -> Result<(ResponseHead, UpstreamBody), DispatchError> {
+        self.replicas.succeeded(flight.replica());
+        let (parts, stream) = received.response.into_parts();
+        let length = hygiene::content_length(&parts.headers);
+        let length = length.map_err(|bad| self.lost(DispatchError::BadResponse(bad.into())))?;
+        let (upload, stats) = (received.upload, self.stats.clone());
+        let replica = flight.replica().clone();
+        let lease =
+            Lease { _stream: taken, _flight: flight, upload, slot, read_ticks: self.read_ticks.get(), stats };
+        let body = Http2Body::new(stream, length.filter(|_| !is_head), lease);
+        Ok((ResponseHead::from_parts(&parts), UpstreamBody::by_http2(body, replica)))
+    }
+}
