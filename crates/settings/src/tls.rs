@@ -9,7 +9,7 @@ use super::certificate::{BadFile, Certified, authorities};
 use super::kinds::net::{BASE_URL, EMAIL, FIELD_OR_NONE, HOST_GLOB, HOST_NAME, NAME_OR_NONE};
 use super::kinds::{Choice, List, PathName};
 use super::read::{Reader, item_path};
-use super::{Origin, Role, Settings, kernel};
+use super::{Origin, OriginProtocol, Role, Settings, kernel};
 
 named! {
     /// Headers of the PROXY protocol that are accepted.
@@ -160,6 +160,10 @@ fn check_origin(settings: &Settings, out: &mut Reader) {
         let (has, misses) =
             if origin.key.is_none() { ("certificate", "key") } else { ("key", "certificate") };
         out.conflict(&format!("origin.{has}"), format!("`origin.{misses}` beside it"), "none", None);
+    }
+    if origin.protocol == OriginProtocol::Http2 && origin.proxy_protocol != ProxyHeader::Off {
+        let expected = "\"off\" beside `origin.protocol = \"http2\"`: such a connection is of many visitors";
+        out.conflict("origin.proxy_protocol", expected, "a version", None);
     }
     if origin.speaks_tls() {
         return;

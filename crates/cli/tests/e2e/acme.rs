@@ -1,7 +1,7 @@
 //! Certificates by ACME, from Pebble: an authority for tests (`scripts/test` installs it).
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -9,11 +9,33 @@ use super::certificates::Authority;
 use super::harness::{Config, Gate, Running, free_address, wait_for};
 use super::origin::Origin;
 
-/// Where `scripts/test` installs it, or where `go install` does.
+/// Where `go install` puts it.
 fn program() -> PathBuf {
-    let tools = PathBuf::from(env!("CARGO_BIN_EXE_tidegate")).with_file_name("../tools/go/pebble");
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join("go/bin/pebble");
-    [tools, home].into_iter().find(|path| path.exists()).expect("pebble: scripts/test installs it")
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join("go/bin");
+    std::env::var_os("GOBIN").map_or_else(home, PathBuf::from).join("pebble")
+}
+
+/// A name server for which every name is 127.0.0.1: what `localhost` is first differs between machines.
+fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let at = socket.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((n, from)) = socket.recv_from(&mut query) {
+            // RFC 1035, 4.1: the header is 12 bytes, the name ends with an empty label.
+            let Some(end) = query[12..n].iter().position(|byte| *byte == 0).map(|at| 12 + at + 5) else {
+                continue;
+            };
+            let is_a = query[end - 4..end - 2] == [0, 1];
+            let counts = [0, 1, 0, u8::from(is_a), 0, 0, 0, 0];
+            let mut answer = [&query[..2], &[0x81, 0x80], &counts, &query[12..end]].concat();
+            if is_a {
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1]);
+            }
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    at
 }
 
 struct Pebble {
@@ -23,7 +45,7 @@ struct Pebble {
 }
 
 impl Pebble {
-    /// Looks for challenges at these ports of `localhost`; its certificates live so long, in seconds.
+    /// Looks for challenges at these ports of 127.0.0.1; its certificates live so long, in seconds.
     fn start(http: u16, https: u16, life: u32) -> Self {
         let authority = Authority::new();
         let own = authority.sign("pebble", &["localhost"]);
@@ -39,7 +61,13 @@ impl Pebble {
         let file = authority.dir().join("pebble.json");
         fs::write(&file, config.to_string()).expect("a file");
         let mut command = Command::new(program());
-        command.arg("-config").arg(file).env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "20");
+        command
+            .arg("-dnsserver")
+            .arg(name_server().to_string())
+            .arg("-config")
+            .arg(file)
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            .env("PEBBLE_WFE_NONCEREJECT", "20");
         let running = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
         wait_for("the authority to listen", || std::net::TcpStream::connect(directory).ok());
         Self { authority, directory, _running: running }
@@ -50,7 +78,7 @@ impl Pebble {
             .text("listen.http", http)
             .text("listen.https", https)
             .set("listen.redirect_https", true)
-            .text("acme.domains", "localhost")
+            .text("acme.domains", "shop.example")
             .text("acme.email", "operator@shop.example")
             .text("acme.directory", format_args!("https://localhost:{}/dir", self.directory.port()))
             .text("tls.ca", self.authority.ca().display())
@@ -66,7 +94,7 @@ fn issued(gate: &Gate) -> u64 {
 /// Serial number of the certificate that is shown, if one is.
 fn serial(at: SocketAddr) -> Option<String> {
     let script = format!(
-        "openssl s_client -connect {at} -servername localhost </dev/null 2>/dev/null | openssl x509 -noout -serial"
+        "openssl s_client -connect {at} -servername shop.example </dev/null 2>/dev/null | openssl x509 -noout -serial"
     );
     let output = Command::new("sh").arg("-c").arg(script).output().expect("sh");
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -91,7 +119,8 @@ fn a_certificate_is_issued_renewed_and_kept() {
         assert_ne!(first, second);
         let output = Command::new("curl")
             .args(["--silent", "--insecure", "--max-time", "60"])
-            .arg(format!("https://localhost:{}/", https.port()))
+            .args(["--resolve", &format!("shop.example:{}:127.0.0.1", https.port())])
+            .arg(format!("https://shop.example:{}/", https.port()))
             .output()
             .expect("curl");
         assert_eq!(output.stdout, b"served");

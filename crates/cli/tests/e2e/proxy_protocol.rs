@@ -137,6 +137,15 @@ fn a_tcp_service_learns_the_visitor() {
     assert_eq!(told.recv().unwrap(), expected);
 }
 
+/// A gate that cannot listen there.
+fn run_at(socket: &std::path::Path) -> std::process::Output {
+    super::harness::tidegate()
+        .args(["run", "--quiet", "--admin", "127.0.0.1:0", "--origin", "127.0.0.1:1", "--listen"])
+        .arg(format!("unix:{}", socket.display()))
+        .output()
+        .expect("tidegate run")
+}
+
 #[test]
 fn visitors_and_origin_may_be_at_unix_sockets() {
     let dir = TempDir::new();
@@ -171,15 +180,15 @@ fn visitors_and_origin_may_be_at_unix_sockets() {
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("127.0.0.1"), "{answer}");
     }
     // Another gate does not take the socket away.
-    let other = super::harness::tidegate()
-        .args(["run", "--quiet", "--admin", "127.0.0.1:0", "--origin", "127.0.0.1:1", "--listen"])
-        .arg(format!("unix:{}", front.display()))
-        .output()
-        .expect("tidegate run");
+    let other = run_at(&front);
     assert!(!other.status.success());
     assert!(String::from_utf8_lossy(&other.stderr).contains("front.sock"), "{other:?}");
     UnixStream::connect(&front).unwrap();
     gate.signal("TERM");
     assert!(gate.wait_exit().success());
     assert!(!front.exists(), "the socket was left there");
+    // A file that is no socket is nobody's to remove.
+    std::fs::write(&front, "precious").unwrap();
+    assert!(!run_at(&front).status.success());
+    assert_eq!(std::fs::read(&front).unwrap(), b"precious");
 }

@@ -6,7 +6,7 @@ use std::fs::Permissions;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -144,8 +144,12 @@ pub fn listen_unix(key: &str, path: &Path, mode: u32, config: ListenConfig) -> R
     let failed = |error| ListenError::new(key, path.display(), error);
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => return Err(failed(io::ErrorKind::AddrInUse.into())),
+        // Files that are no sockets refuse as well: those stay, and the address is in use.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(failed)?;
+            let found = std::fs::symlink_metadata(path).map_err(failed)?;
+            if found.file_type().is_socket() {
+                std::fs::remove_file(path).map_err(failed)?;
+            }
         }
         Err(_) => {}
     }
