@@ -207,6 +207,9 @@ section! {
         idle_timeout: Duration = secs(75) => span(MS, DAY);
         /// Longest silence inside a request body or while the visitor does not read.
         body_timeout: Duration = secs(60) => span(MS, DAY);
+        /// Bytes per second that a request body must come with on average, after ten seconds of grace; only
+        /// the time counts in which the gateway waits for the visitor. 0: any rate.
+        min_body_rate: u64 = 500 => Size { bounds: 1..=1 << 30, zero: true };
         /// Longest whole request, from its first byte to the last byte of the response; 0: no limit.
         request_timeout: Duration = Duration::ZERO => span_or_zero(MS, 7 * DAY);
         /// Bytes in a request head.

@@ -26,7 +26,7 @@ fn https(config: &Config) -> SocketAddr {
 fn curl(authority: &Authority, name: &str, at: SocketAddr, path: &str, more: &[&str]) -> Output {
     let port = at.port();
     let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", "--include", "--max-time", "60", "--cacert"]);
+    command.args(["--http1.1", "--silent", "--show-error", "--include", "--max-time", "60", "--cacert"]);
     command.arg(authority.ca()).arg("--resolve").arg(format!("{name}:{port}:127.0.0.1"));
     command.args(more).arg(format!("https://{name}:{port}{path}"));
     command.output().expect("curl")

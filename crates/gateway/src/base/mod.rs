@@ -7,4 +7,5 @@ pub mod guard;
 pub mod log;
 pub mod redeemed_log;
 pub mod scratch;
+pub mod seldom;
 pub mod state_dir;

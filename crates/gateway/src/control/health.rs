@@ -95,15 +95,26 @@ async fn check(
         .header(header::USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health check"))
         .body(Bytes::new());
     let request = request.map_err(|e| e.to_string())?;
-    let status = if protocol == OriginProtocol::Http2 {
-        let probe = timeout(health.timeout, http2::probe(replica, request.map(drop)));
-        probe.await.unwrap_or_else(|_| Err(format!("no answer within {:?}", health.timeout).into()))
-    } else {
-        let (replica, timeout) = (Some(replica), health.timeout);
-        let call = Call { request, replica, tls: None, timeout, max_body: None };
-        call.send().await.map(|answer| answer.status())
+    let is_asked = match protocol {
+        OriginProtocol::Http1 => false,
+        OriginProtocol::Http2 => true,
+        OriginProtocol::Auto => replica.target().is_tls(),
     };
-    let status = status.map_err(|e| e.to_string())?;
+    let by_http2 = if is_asked {
+        let probe = timeout(health.timeout, http2::probe(replica, request.clone().map(drop), health.timeout));
+        let probed = probe.await.map_err(|_| format!("no answer within {:?}", health.timeout))?;
+        probed.map_err(|e| e.to_string())?
+    } else {
+        None
+    };
+    let status = match by_http2 {
+        Some(status) => status,
+        None => {
+            let (replica, timeout) = (Some(replica), health.timeout);
+            let call = Call { request, replica, tls: None, timeout, max_body: None };
+            call.send().await.map_err(|e| e.to_string())?.status()
+        }
+    };
     if status.is_success() || status.is_redirection() { Ok(()) } else { Err(format!("it answered {status}")) }
 }
 

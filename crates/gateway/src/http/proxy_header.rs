@@ -269,7 +269,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_again(
-            from: ([u8; 16], u16), to: ([u8; 16], u16), v4: bool, text: bool, more in prop::collection::vec(any::<u8>(), 0..20),
+            from: ([u8; 16], u16), to: ([u8; 16], u16), v4: bool, text: bool, more in prop::collection::vec(prop::num::u8::ANY, 0..20),
         ) {
             let address = |(octets, port): ([u8; 16], u16)| -> SocketAddr {
                 let [a, b, c, d, ..] = octets;
@@ -290,7 +290,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_a_header_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), begins: bool) {
+        fn anything_is_a_header_or_refused(bytes in prop::collection::vec(prop::num::u8::ANY, 0..200), begins: bool) {
             let bytes = if begins { [&SIGNATURE[..], &bytes[..]].concat() } else { [&TEXT[..], &bytes[..]].concat() };
             _ = whole(&bytes);
         }

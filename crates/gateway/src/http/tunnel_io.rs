@@ -1,6 +1,9 @@
-//! A visitor's side of a tunnel: what was its connection with HTTP, or a stream of one.
+//! A visitor's side of a tunnel: what was its connection with HTTP, or a stream of one. And what of its
+//! connection the kernel can do alone.
 
+use std::io;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,16 +24,44 @@ pub struct VisitorStream {
 pub trait TunnelIo: AsyncRead + AsyncWrite + Unpin {
     /// The plain socket, where it is nothing else: bytes can be moved from and to it within the kernel.
     fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>>;
+
+    /// The same, lent.
+    fn as_plain(&self) -> Option<&TcpStream> {
+        None
+    }
+}
+
+/// Content that can be moved to a plain socket within the kernel.
+pub trait Splice {
+    /// Ready when so many bytes have been moved.
+    ///
+    /// # Errors
+    /// The content broke off, or the socket takes no more.
+    fn poll_splice(&mut self, cx: &mut Context<'_>, to: &TcpStream) -> Poll<io::Result<u64>>;
+
+    /// Whether it waits for the socket, and not for the content.
+    fn waits_for_socket(&self) -> bool;
 }
 
 impl TunnelIo for TcpStream {
     fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>> {
         Ok(*self)
     }
+
+    fn as_plain(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
 }
 
 impl TunnelIo for VisitorSocket {
     fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>> {
         self.into_tcp().map_err(|other| Box::new(other) as _)
+    }
+
+    fn as_plain(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(socket) => Some(socket),
+            _ => None,
+        }
     }
 }

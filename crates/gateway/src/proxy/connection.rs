@@ -3,36 +3,30 @@
 
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
 use tidegate_http::{BadBody, Refusal, RequestHead, ResponseHead};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
 
-use crate::http::http1::{Http1, Http1Body, Http1Event, Http1Limits};
-use crate::http::http2::{PREFACE, is_http2};
+use crate::base::seldom::seldom;
+use crate::http::http1::{Ended, Http1, Http1Body, Http1Event, Http1Limits};
+use crate::http::http2::is_http2;
 use crate::http::stream::{ConnInfo, Protocol, VisitorSocket};
 use crate::http::visitor_body::VisitorBody;
 use crate::http::visitor_link::VisitorLink;
 use crate::proxy::context::Conn;
 use crate::proxy::counted::Counted;
 use crate::proxy::http2;
+use crate::proxy::news::{News, Told, ordered};
 use crate::proxy::response_body::ResponseBody;
 use crate::proxy::serve::serve;
 use crate::proxy::stages::forward::Forwarded;
 use crate::shared::free_slots::Silence;
 use crate::shared::policies::ConnControl;
-use crate::shared::policies::stats::Done;
 use crate::shared::sessions::SessionLink;
-use crate::shared::{Drain, Shared, Worker};
+use crate::shared::{Drain, Worker};
 use crate::upstream::tunnel::TunnelHandle;
 
-/// Between two looks at a connection that has begun as HTTP/2 does and has not gone on.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
-/// `counted` is held until the end, of the tunnel too if the connection becomes one.
 pub(super) async fn connection(
     worker: Rc<Worker>,
     socket: VisitorSocket,
@@ -40,87 +34,80 @@ pub(super) async fn connection(
     counted: Counted,
     silence: Silence,
 ) {
-    let mut told = Told::new(&worker);
-    let protocol = match &socket {
-        VisitorSocket::Tcp(stream) if worker.config().settings.listen.http2 => {
-            first_bytes(&worker, stream, told).await
+    match info.protocol {
+        Protocol::Http1 => http1(worker, socket, info, counted, silence).await,
+        // On the heap, as below: more than a connection of HTTP/1.1 has while it is idle.
+        Protocol::Http2 => {
+            Box::pin(http2::connection(worker, socket, info, Vec::new(), counted, silence)).await;
         }
-        _ => Some(info.protocol),
-    };
-    match protocol {
-        Some(Protocol::Http1) => {}
-        Some(Protocol::Http2) => {
-            return http2::connection(worker, socket, info, Vec::new(), counted, silence).await;
-        }
-        None => {
-            counted.count(Event::IdleTimeout);
-            return silence.end();
-        }
-    }
-    let limits = Http1Limits::from(&worker.config().settings.limits);
-    let control = ConnControl::new(socket.fd());
-    let (connection, link) = Http1::new(socket, limits, |e| {
-        if let Some(event) = event(e) {
-            counted.count(event);
-        }
-    });
-    let session = Rc::new(SessionLink::new(worker.clone()));
-    let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
-    let mut drain = worker.shared.drain.subscribe();
-    let mut served = pin!(connection.serve(|head, body| answer(worker.clone(), conn.clone(), head, body)));
-    let ended = loop {
-        let news = tokio::select! {
-            // Nearly every turn is the connection's.
-            biased;
-            ended = served.as_mut() => break ended,
-            news = told.news(&mut drain, &worker.shared) => news,
-        };
-        match news {
-            News::Idle => conn.link.finish(),
-            News::Cuts => match ordered(&worker, &conn) {
-                Some(Action::End) => conn.link.finish(),
-                // Dropping the connection closes it.
-                Some(Action::Stop) => {
-                    conn.silence.end();
-                    return conn.control.reset();
-                }
-                _ => {}
-            },
-        }
-    };
-    conn.silence.end();
-    if let Some(tunnel) = conn.control.tunnel() {
-        outlive(&worker, &conn, tunnel, told, &mut drain).await;
-    }
-    if let Err(e) = ended {
-        tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
     }
 }
 
-/// The protocol that a visitor begins with; `None`: it says nothing for too long. The bytes stay in the
-/// socket. News end the wait, and find a connection of HTTP/1.1 that idles.
-async fn first_bytes(worker: &Worker, stream: &TcpStream, mut told: Told) -> Option<Protocol> {
-    let mut drain = worker.shared.drain.subscribe();
-    let end = Instant::now() + worker.config().settings.limits.header_timeout;
-    let mut bytes = [0; PREFACE.len()];
-    loop {
-        let seen = tokio::select! {
-            biased;
-            seen = stream.peek(&mut bytes) => seen,
-            _ = told.news(&mut drain, &worker.shared) => return Some(Protocol::Http1),
-            () = sleep_until(end) => return None,
-        };
-        match seen {
-            Ok(n) if n > 0 => match is_http2(&bytes[..n]) {
-                Some(true) => return Some(Protocol::Http2),
-                Some(false) => return Some(Protocol::Http1),
-                // The socket stays readable: it is looked at again when more may have come.
-                None if Instant::now() < end => tokio::time::sleep(LOOK_AGAIN).await,
-                None => return None,
-            },
-            // HTTP/1.1 finds the end, or the error, itself.
-            _ => return Some(Protocol::Http1),
+/// With HTTP/1.1, unless its first bytes are those of HTTP/2. `counted` is held until the end, of the tunnel
+/// too if the connection becomes one.
+fn http1(
+    worker: Rc<Worker>,
+    socket: VisitorSocket,
+    info: ConnInfo,
+    counted: Counted,
+    silence: Silence,
+) -> impl Future<Output = ()> {
+    let live = worker.config();
+    let limits = Http1Limits::from(&live.settings.limits);
+    let may_be_http2 = live.settings.listen.http2 && !matches!(socket, VisitorSocket::Tls(_));
+    let control = ConnControl::new(socket.fd());
+    let counter = worker.clone();
+    let (mut connection, link) = Http1::new(socket, limits, move |e| {
+        if let Some(event) = event(e) {
+            counter.count(event);
         }
+    });
+    if may_be_http2 {
+        connection.recognise(is_http2);
+    }
+    let session = Rc::new(SessionLink::new(worker.clone()));
+    let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
+    let served = {
+        let (worker, conn) = (worker.clone(), conn.clone());
+        let service = move |head, body| answer(worker.clone(), conn.clone(), head, body);
+        connection.serve_spliced(service, ResponseBody::spliced)
+    };
+    let mut drain = worker.shared.drain.subscribe();
+    let mut told = Told::new(&worker);
+    async move {
+        let mut served = pin!(served);
+        let ended = loop {
+            let news = tokio::select! {
+                // Nearly every turn is the connection's.
+                biased;
+                ended = served.as_mut() => break ended,
+                news = seldom(told.news(&mut drain, &worker.shared)) => news,
+            };
+            match news {
+                News::Idle => conn.link.finish(),
+                News::Cuts => match ordered(&worker, &conn) {
+                    Some(Action::End) => conn.link.finish(),
+                    // Dropping the connection closes it.
+                    Some(Action::Stop) => {
+                        conn.silence.end();
+                        return conn.control.reset();
+                    }
+                    _ => {}
+                },
+            }
+        };
+        if let Ok(Ended::Foreign { socket, received }) = ended {
+            let (info, silence) = (conn.info.clone(), conn.silence.clone());
+            return Box::pin(http2::connection(worker, socket, info, received, counted, silence)).await;
+        }
+        conn.silence.end();
+        if let Some(tunnel) = conn.control.tunnel() {
+            outlive(&worker, &conn, tunnel, told, &mut drain).await;
+        }
+        if let Err(e) = ended {
+            tracing::debug!(peer = %conn.info.peer, error = %e, "connection ended");
+        }
+        drop(counted);
     }
 }
 
@@ -140,11 +127,11 @@ async fn outlive(
     worker: &Worker,
     conn: &Conn,
     tunnel: &TunnelHandle,
-    mut told: Told,
+    told: Told,
     drain: &mut tokio::sync::watch::Receiver<Drain>,
 ) {
     // Policies that came in force while the connection was one of HTTP are checked once more.
-    told.cuts = told.cuts.wrapping_sub(1);
+    let mut told = told.again();
     loop {
         tokio::select! {
             biased;
@@ -164,58 +151,6 @@ async fn outlive(
     }
 }
 
-/// The news that a connection's task has received so far.
-#[derive(Clone, Copy)]
-pub(super) struct Told {
-    is_ending: bool,
-    cuts: u64,
-}
-
-pub(super) enum News {
-    /// The shutdown has come to idle connections.
-    Idle,
-    /// Other policies than before end or stop answers under way.
-    Cuts,
-}
-
-impl Told {
-    pub(super) fn new(worker: &Worker) -> Self {
-        Self { is_ending: false, cuts: worker.shared.policies.cuts() }
-    }
-
-    /// The next news. Both come through one channel: so each turn of a connection waits for one only.
-    pub(super) async fn news(
-        &mut self,
-        drain: &mut tokio::sync::watch::Receiver<Drain>,
-        shared: &Shared,
-    ) -> News {
-        let (is_ending, cuts) = (self.is_ending, self.cuts);
-        let enforcement = &shared.policies;
-        // As in `reached`: the value it returns holds the channel's lock.
-        let news = |now: &Drain| (!is_ending && *now >= Drain::Idle) || enforcement.cuts() != cuts;
-        let is_idle = drain.wait_for(news).await.map_or(true, |now| *now >= Drain::Idle);
-        let now = enforcement.cuts();
-        if now != std::mem::replace(&mut self.cuts, now) {
-            return News::Cuts;
-        }
-        debug_assert!(is_idle);
-        self.is_ending = true;
-        News::Idle
-    }
-}
-
-/// The action of a policy in force on the connection's present request, if there is one.
-pub(super) fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
-    let standing = worker.policies(worker.policy_version())?;
-    let policy = conn.control.cut_by(&standing, worker.now())?;
-    // A stopped answer is one under way; a connection that idles may end all the same.
-    if policy.action == Action::Stop && !conn.link.is_busy() && conn.control.tunnel().is_none() {
-        return None;
-    }
-    standing.count(policy, Done::from(policy.action));
-    Some(policy.action)
-}
-
 /// Events of the connection, as counters. Bodies that were cut off are counted where they are answered.
 fn event(e: Http1Event) -> Option<Event> {
     match e {
@@ -229,5 +164,26 @@ fn event(e: Http1Event) -> Option<Event> {
         Http1Event::BadBody(BadBody::TooSlow) | Http1Event::NotReading => Some(Event::BodyTimeout),
         Http1Event::Refused(_) | Http1Event::BadBody(_) => Some(Event::RequestsBad),
         Http1Event::Idle => Some(Event::IdleTimeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of the future that a function makes.
+    fn size<A, B, C, D, E, F>(_: &impl Fn(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// With what it refers to, an idle connection takes less than 4 KiB: requests have their kilobytes
+    /// elsewhere.
+    #[test]
+    fn an_idle_connection_is_small() {
+        let whole = size(&connection);
+        assert!(whole <= 1536, "{whole} bytes");
+        let state = size_of::<Http1<VisitorSocket, fn(Http1Event)>>();
+        assert!(state <= 512, "{state} bytes");
+        assert!(size_of::<Conn>() <= 512, "{} bytes", size_of::<Conn>());
     }
 }

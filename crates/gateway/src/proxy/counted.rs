@@ -24,11 +24,6 @@ impl Counted {
         }
         Some(Self { shared: worker.shared.clone(), shard: worker.shard.clone() })
     }
-
-    /// Counts an event of the connection.
-    pub(super) fn count(&self, event: Event) {
-        self.shard.count(event);
-    }
 }
 
 impl Drop for Counted {

@@ -31,9 +31,9 @@ use crate::http::http2::body::BodyLimits;
 use crate::http::http2::head::max_header_list;
 use crate::http::http2::watch::{FrameLimits, Watch, Watched};
 use crate::http::stream::{ConnInfo, VisitorSocket};
-use crate::proxy::connection::{News, Told, ordered};
 use crate::proxy::context::Conn;
 use crate::proxy::counted::Counted;
+use crate::proxy::news::{News, Told, ordered};
 use crate::shared::Worker;
 use crate::shared::free_slots::Silence;
 use crate::shared::policies::{ConnControl, stats::Done};
@@ -57,7 +57,8 @@ struct Shared {
     head: HeadLimits,
     body: BodyLimits,
     watch: Rc<Watch>,
-    counted: Rc<Counted>,
+    /// It is one of those open until the last stream has ended.
+    _counted: Counted,
     /// The requests under way.
     streams: RefCell<Slab<Rc<Conn>>>,
     wish: Cell<Wish>,
@@ -86,7 +87,7 @@ impl Shared {
     }
 
     fn count(&self, event: Event) {
-        self.counted.count(event);
+        self.worker.count(event);
     }
 }
 
@@ -106,11 +107,10 @@ pub(super) async fn connection(
     // Owned here: the socket is open as long as this function runs.
     let control = ConnControl::new(socket.fd());
     let (socket, watch) = Watched::new(socket, received, frames);
-    let counted = Rc::new(counted);
     let on_bad = {
-        let counted = counted.clone();
+        let worker = worker.clone();
         move |bad| {
-            counted.count(match bad {
+            worker.count(match bad {
                 BadBody::TooLarge => Event::BodyTooLarge,
                 BadBody::TooSlow => Event::BodyTimeout,
                 _ => Event::RequestsBad,
@@ -124,7 +124,7 @@ pub(super) async fn connection(
         head: limits.head,
         body: BodyLimits { max: limits.head.body, timeout: limits.body_timeout, on_bad: Rc::new(on_bad) },
         watch,
-        counted,
+        _counted: counted,
         streams: RefCell::default(),
         wish: Cell::default(),
         waker: RefCell::default(),

@@ -9,6 +9,7 @@ mod handshake;
 mod http2;
 pub mod listeners;
 pub mod navigation;
+mod news;
 pub mod respond;
 pub mod response_body;
 pub mod serve;

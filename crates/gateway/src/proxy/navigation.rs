@@ -14,10 +14,10 @@ use crate::http::visitor_body::VisitorBody;
 pub struct RequestKind {
     /// A browser says that this is no page but a part of one (W3C Fetch Metadata).
     ///
-    /// Only a request that says so is a part: clients that say nothing (programs, load tests) meet the room. A
-    /// script's request (`empty`) is a part too: it comes from a page that was admitted. Old browsers, and all
-    /// where the site is plain HTTP, do not send the field: theirs comes from a page of the site and does not
-    /// ask for a page.
+    /// Only a request that says so is a part: clients that say nothing (programs, load tests) meet the room.
+    /// A script's request (`empty`) is a part too: it comes from a page that was admitted. Old browsers, and
+    /// all where the site is plain HTTP, do not send the field: theirs comes from a page of the site and does
+    /// not ask for a page.
     pub is_part_of_page: bool,
     /// Whether to answer with a page: a browser's navigation; everything else gets JSON.
     pub wants_html: bool,

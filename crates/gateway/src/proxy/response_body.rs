@@ -6,11 +6,13 @@
 //! A body within the bandwidth of a throttle is sent in slices (`response_body/shaped.rs`).
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 mod shaped;
@@ -18,12 +20,13 @@ mod shaped;
 pub use shaped::Shaping;
 
 use crate::config::page::Pieces;
+use crate::http::tunnel_io::Splice;
 use crate::shared::coalesce::SharedBody;
 use shaped::Shaped;
 
 use crate::shared::sessions::SessionGuard;
 use crate::upstream::body::Outcome;
-use crate::upstream::dispatch::{BodyError, UpstreamBody};
+use crate::upstream::dispatch::{BodyError, SpliceError, UpstreamBody};
 
 pub trait Completion {
     /// `bytes` of data went towards the visitor; `error` is what broke the body off.
@@ -61,10 +64,52 @@ impl<C: Completion> ResponseBody<C> {
 }
 
 impl<C: Completion> Watched<C> {
+    fn is_overdue(&mut self, cx: &mut Context<'_>) -> bool {
+        self.deadline.as_mut().is_some_and(|at| at.as_mut().poll(cx).is_ready())
+    }
+
     fn end(&mut self, outcome: Outcome, error: Option<&BodyError>) {
         if let Some(completion) = self.completion.take() {
             completion.complete(self.bytes, outcome, error);
         }
+    }
+}
+
+impl<C: Completion> ResponseBody<C> {
+    /// The origin's body, if what comes next can be moved to a plain socket within the kernel.
+    pub(crate) fn spliced(&mut self) -> Option<&mut dyn Splice> {
+        match self {
+            Self::Origin(watched) if watched.body.can_splice() => Some(watched),
+            _ => None,
+        }
+    }
+}
+
+impl<C: Completion> Splice for Watched<C> {
+    fn poll_splice(&mut self, cx: &mut Context<'_>, to: &TcpStream) -> Poll<io::Result<u64>> {
+        let moved = if self.is_overdue(cx) {
+            Err(SpliceError::Origin(BodyError::Overdue))
+        } else {
+            ready!(self.body.poll_splice(cx, to))
+        };
+        Poll::Ready(match moved {
+            Ok(n) => {
+                self.bytes += n;
+                if self.body.is_end_stream() {
+                    self.end(Outcome::Complete, None);
+                }
+                Ok(n)
+            }
+            Err(SpliceError::Origin(error)) => {
+                self.end(Outcome::Failed, Some(&error));
+                Err(io::Error::other(error))
+            }
+            Err(SpliceError::Visitor(error)) => Err(error),
+        })
+    }
+
+    fn waits_for_socket(&self) -> bool {
+        self.body.waits_for_visitor()
     }
 }
 
@@ -99,7 +144,7 @@ impl<C: Completion> Body for ResponseBody<C> {
             Self::Shared(shared, _) => return Pin::new(shared).poll_frame(cx),
             Self::Shaped(shaped) => return shaped.poll_frame(cx),
         };
-        if watched.deadline.as_mut().is_some_and(|at| at.as_mut().poll(cx).is_ready()) {
+        if watched.is_overdue(cx) {
             watched.end(Outcome::Failed, Some(&BodyError::Overdue));
             return Poll::Ready(Some(Err(BodyError::Overdue)));
         }

@@ -84,7 +84,8 @@ impl Body for Gathered {
         let read: u64 = self.read.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
         let rest = self.rest.size_hint();
         let mut hint = SizeHint::new();
-        if let Some(upper) = rest.upper() {
+        // With trailers behind it the content has no length beforehand: they need the chunked coding.
+        if let Some(upper) = rest.upper().filter(|_| !self.read.iter().any(Frame::is_trailers)) {
             hint.set_upper(read + upper);
         }
         hint.set_lower(read + rest.lower());
@@ -159,6 +160,7 @@ mod tests {
         let name = HeaderName::from_static("grpc-status");
         let fields = HeaderMap::from_iter([(name, HeaderValue::from_static("0"))]);
         let gathered = gather(body(&[3], Some(Frame::trailers(fields.clone())), false)).await.unwrap();
+        assert_eq!(gathered.size_hint().exact(), None, "they need the chunked coding");
         assert_eq!(contents(gathered).await, (vec![3; 3], Some(fields)));
     }
 

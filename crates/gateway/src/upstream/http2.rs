@@ -16,6 +16,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,18 +26,21 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
 use http::{Request, StatusCode};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::upstream::balance::Replica;
 use crate::upstream::body::BoxError;
+use crate::upstream::socket::OriginSocket;
 use crate::upstream::stats::{Stats, bump};
 use crate::upstream::target::OpenError;
 
 pub(crate) mod body;
 pub(crate) mod exchange;
 mod upload;
+
+/// As ALPN names it.
+pub(crate) const HTTP2: &[u8] = b"h2";
 
 /// Between two looks at a connection: it is asked for a sign of life if it has requests, and closed when it
 /// has been idle for long enough.
@@ -165,6 +169,12 @@ impl Multiplexed {
         }
     }
 
+    /// Keeps a connection that was opened to see what the origin chooses.
+    pub(crate) async fn keep(&self, replica: &Arc<Replica>, socket: OriginSocket) {
+        // An error shows again when a request needs a connection.
+        drop(self.adopt(replica, &self.links(replica), socket).await);
+    }
+
     /// The connections to a replica; those to replicas that are gone are forgotten.
     fn links(&self, replica: &Arc<Replica>) -> Rc<Links> {
         let mut of = self.of.borrow_mut();
@@ -179,13 +189,25 @@ impl Multiplexed {
         let opening = Opening::new(links);
         bump(&self.stats.connects);
         let limit = self.connect_timeout.get();
-        let stream = replica.target().open(limit).await?;
-        stream.set_nodelay(true).map_err(OpenError::Failed)?;
+        let socket = OriginSocket::open(replica, &[], limit).await?;
         let limit = if limit.is_zero() { Duration::from_secs(u32::MAX.into()) } else { limit };
-        let handshake = timeout(limit, builder().handshake::<_, Bytes>(stream)).await;
-        let (send, connection) = handshake
-            .map_err(|_| OpenError::Timeout)?
-            .map_err(|error| OpenError::Failed(std::io::Error::other(error)))?;
+        let taken = timeout(limit, self.adopt(replica, links, socket)).await;
+        drop(opening);
+        taken.map_err(|_| OpenError::Timeout)?
+    }
+
+    /// Begins HTTP/2 on a connection.
+    async fn adopt(
+        &self,
+        replica: &Arc<Replica>,
+        links: &Rc<Links>,
+        socket: OriginSocket,
+    ) -> Result<Taken, OpenError> {
+        if matches!(socket, OriginSocket::Tls(_)) && socket.chosen() != Some(HTTP2) {
+            return Err(OpenError::Failed(io::Error::other("the origin does not speak HTTP/2")));
+        }
+        let handshake = builder().handshake::<_, Bytes>(socket).await;
+        let (send, connection) = handshake.map_err(|error| OpenError::Failed(io::Error::other(error)))?;
         let link = Rc::new(Link {
             send,
             streams: Cell::new(0),
@@ -195,7 +217,6 @@ impl Multiplexed {
         });
         let taken = Taken::new(&link, links);
         links.open.borrow_mut().push(link.clone());
-        drop(opening);
         tokio::task::spawn_local(drive(
             connection,
             link,
@@ -248,7 +269,7 @@ fn builder() -> Builder {
 /// Drives a connection to its end: the origin's, an origin that does not answer PING, or a time without
 /// requests.
 async fn drive(
-    mut connection: Connection<TcpStream, Bytes>,
+    mut connection: Connection<OriginSocket, Bytes>,
     link: Rc<Link>,
     links: Rc<Links>,
     replica: Arc<Replica>,
@@ -297,10 +318,19 @@ async fn pong(pings: &mut Option<PingPong>) {
 }
 
 /// The status of the answer to a request on a connection of its own, which is closed then: a health check.
-pub(crate) async fn probe(replica: &Arc<Replica>, request: Request<()>) -> Result<StatusCode, BoxError> {
-    let stream = TcpStream::connect(replica.target().addresses().await?.as_slice()).await?;
-    let (send, connection) = builder().handshake::<_, Bytes>(stream).await?;
-    let answer = async { Ok(send.ready().await?.send_request(request, true)?.0.await?.status()) };
+///
+/// `None`: the origin has chosen HTTP/1.1, by which it must be asked.
+pub(crate) async fn probe(
+    replica: &Arc<Replica>,
+    request: Request<()>,
+    limit: Duration,
+) -> Result<Option<StatusCode>, BoxError> {
+    let socket = OriginSocket::open(replica, &[], limit).await?;
+    if matches!(socket, OriginSocket::Tls(_)) && socket.chosen() != Some(HTTP2) {
+        return Ok(None);
+    }
+    let (send, connection) = builder().handshake::<_, Bytes>(socket).await?;
+    let answer = async { Ok(Some(send.ready().await?.send_request(request, true)?.0.await?.status())) };
     let (mut answer, mut connection) = (pin!(answer), pin!(connection));
     tokio::select! {
         biased;

@@ -11,9 +11,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::UnixStream;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use crate::http::proxy_header::{self, Named};
 use crate::upstream::balance::Replica;
@@ -134,27 +132,13 @@ impl Pool {
     ) -> Result<OriginSocket, OpenError> {
         let header =
             replica.header().map(|version| proxy_header::write(version, visitor)).unwrap_or_default();
-        let (target, limit) = (replica.target(), self.connect_timeout.get());
-        if let Some(path) = target.unix() {
-            let connected = tokio::time::timeout(limit, UnixStream::connect(path)).await;
-            let mut stream = connected.map_err(|_| OpenError::Timeout)??;
-            // It is short: a new connection takes it at once.
-            stream.write_all(&header).await?;
-            return Ok(OriginSocket::Unix(stream));
-        }
-        let begun = Instant::now();
-        let mut stream = target.open(limit).await?;
-        stream.set_nodelay(true).map_err(OpenError::Failed)?;
-        if !header.is_empty() {
-            stream.write_all(&header).await?;
-        }
-        let Some(tls) = replica.tls()? else { return Ok(OriginSocket::Tcp(stream)) };
-        // On the heap: requests to replicas without TLS should not carry its state along.
-        let handshake = Box::pin(tls.connect(target.host(), stream));
-        match tokio::time::timeout_at(begun + limit, handshake).await {
-            Ok(stream) => Ok(OriginSocket::Tls(Box::new(stream?))),
-            Err(_) => Err(OpenError::Timeout),
-        }
+        OriginSocket::open(replica, &header, self.connect_timeout.get()).await
+    }
+
+    /// Keeps a connection that was opened elsewhere and not used.
+    pub(crate) fn adopt(&self, replica: &Arc<Replica>, socket: OriginSocket) {
+        let conn = Conn { socket, slot: self.slot(), reused: false, is_named: false, idle_since: 0 };
+        self.checkin(replica, conn);
     }
 
     /// Starts the worker's task for time limits and the sweep of idle connections; it ends with the last one.

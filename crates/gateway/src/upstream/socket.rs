@@ -5,11 +5,16 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
+
+use crate::upstream::balance::Replica;
+use crate::upstream::target::OpenError;
 
 /// TLS is boxed: its state is some kilobytes, which plain connections must not have.
 #[derive(Debug)]
@@ -20,6 +25,39 @@ pub enum OriginSocket {
 }
 
 impl OriginSocket {
+    /// A connection to a replica, on which HTTP may begin. `header` is sent first, before TLS (the PROXY
+    /// protocol's); it is short, so that a new connection takes it at once.
+    pub(crate) async fn open(replica: &Replica, header: &[u8], limit: Duration) -> Result<Self, OpenError> {
+        let target = replica.target();
+        if let Some(path) = target.unix() {
+            let connected = tokio::time::timeout(limit, UnixStream::connect(path)).await;
+            let mut stream = connected.map_err(|_| OpenError::Timeout)??;
+            stream.write_all(header).await?;
+            return Ok(Self::Unix(stream));
+        }
+        let begun = Instant::now();
+        let mut stream = target.open(limit).await?;
+        stream.set_nodelay(true).map_err(OpenError::Failed)?;
+        if !header.is_empty() {
+            stream.write_all(header).await?;
+        }
+        let Some(tls) = replica.tls()? else { return Ok(Self::Tcp(stream)) };
+        // On the heap: requests to replicas without TLS should not carry its state along.
+        let handshake = Box::pin(tls.connect(target.host(), stream));
+        match tokio::time::timeout_at(begun + limit, handshake).await {
+            Ok(stream) => Ok(Self::Tls(Box::new(stream?))),
+            Err(_) => Err(OpenError::Timeout),
+        }
+    }
+
+    /// What the origin has chosen in TLS; `None`: nothing, or there is no TLS.
+    pub(crate) fn chosen(&self) -> Option<&[u8]> {
+        match self {
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol(),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+
     /// Whether nothing has come: neither the end of the connection nor bytes that nobody has asked for, which
     /// would be taken for the next response. A system call is made only if the runtime has seen something.
     /// From then on no task is woken by this socket until it is read again.

@@ -10,7 +10,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tidegate_settings::certificate::{BadFile, Certified, authorities};
-use tidegate_settings::{Origin, Settings};
+use tidegate_settings::{Origin, OriginProtocol, Settings};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -51,7 +51,12 @@ impl ClientTls {
             _ => None,
         };
         let name = ServerName::try_from(origin.server_name.clone()).ok();
-        Ok(Some(Self { config: client_config(roots, origin.verify, shown)?, name }))
+        let protocols: &[&[u8]] = match origin.protocol {
+            OriginProtocol::Http1 => &[b"http/1.1"],
+            OriginProtocol::Http2 => &[b"h2"],
+            OriginProtocol::Auto => &[b"h2", b"http/1.1"],
+        };
+        Ok(Some(Self { config: client_config(roots, origin.verify, shown, protocols)?, name }))
     }
 
     /// Towards all others: the system's authorities, and those of `tls.ca`.
@@ -67,7 +72,7 @@ impl ClientTls {
             let more = authorities(file).map_err(|wrong| ClientTlsError::File("tls.ca", wrong))?;
             roots.roots.extend(more.roots);
         }
-        Ok(Some(Self { config: client_config(roots, true, None)?, name: None }))
+        Ok(Some(Self { config: client_config(roots, true, None, &[b"http/1.1"])?, name: None }))
     }
 
     /// The handshake with `host`, a name or an address, over an open connection.
@@ -108,6 +113,7 @@ fn client_config(
     roots: RootCertStore,
     verifies: bool,
     shown: Option<Certified>,
+    protocols: &[&[u8]],
 ) -> Result<Arc<ClientConfig>, ClientTlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
@@ -131,7 +137,7 @@ fn client_config(
             builder.with_client_cert_resolver(Arc::new(shown))
         }
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
 }
 

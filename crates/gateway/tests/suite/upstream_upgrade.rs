@@ -30,7 +30,13 @@ const SWITCH: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\
 async fn gate(d: Dispatcher) -> SocketAddr {
     const LIMIT: Duration = Duration::from_secs(60);
     let head = HeadLimits { bytes: 8192, fields: 100, target: 4096, body: 0 };
-    let limits = Http1Limits { head, header_timeout: LIMIT, idle_timeout: LIMIT, body_timeout: LIMIT };
+    let limits = Http1Limits {
+        head,
+        header_timeout: LIMIT,
+        idle_timeout: LIMIT,
+        body_timeout: LIMIT,
+        min_body_rate: 0,
+    };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::task::spawn_local(async move {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use tidegate_http::{BadBody, CONTINUE, Facts, Refusal, RequestHead, RequestParser};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,6 +18,9 @@ use super::{Http1, Http1Event};
 const SCRATCH: usize = 64 << 10;
 /// Bytes of later requests kept while a response is pending; then the socket is left unread (back-pressure).
 const MAX_HELD: usize = 16 << 10;
+
+/// What a body may take whatever its rate: slow starts, and the round trips of `100 Continue`.
+const BODY_GRACE: Duration = Duration::from_secs(10);
 
 thread_local! {
     static SCRATCH_BUFFER: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
@@ -62,6 +66,8 @@ enum Parsed {
     /// The head is not complete. So many bytes at the front are empty lines.
     More(usize),
     Refused,
+    /// The connection speaks another protocol.
+    Foreign,
 }
 
 /// The next request; `None`: there is none.
@@ -132,6 +138,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
                 None
             }
             Parsed::Refused => Some(None),
+            Parsed::Foreign => {
+                self.held.extend_from_slice(bytes);
+                Some(None)
+            }
         }
     }
 
@@ -145,6 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
             Parsed::More(skipped) => (None, skipped),
             // After a refusal the bytes that follow do not matter.
             Parsed::Refused => (Some(None), held.len()),
+            Parsed::Foreign => (Some(None), 0),
         };
         if used < held.len() {
             held.drain(..used);
@@ -154,6 +165,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
     }
 
     fn parse(&mut self, bytes: &[u8]) -> Parsed {
+        match self.recogniser.map(|is_foreign| is_foreign(bytes)) {
+            None => {}
+            Some(Some(true)) => {
+                self.is_foreign = true;
+                return Parsed::Foreign;
+            }
+            Some(Some(false)) => self.recogniser = None,
+            Some(None) => return Parsed::More(0),
+        }
         let limits = &self.limits.head;
         let mut kept = self.parser.take();
         let mut new = RequestParser::new();
@@ -183,6 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
     /// anybody asks for it. Returns how much of `rest` belongs to it.
     fn begin(&mut self, facts: &Facts, rest: &[u8]) -> usize {
         self.waiting = None;
+        (self.body_waited, self.body_bytes) = (Duration::ZERO, 0);
         self.graced = false;
         self.exchange.begin(facts, self.limits.head.body);
         self.emit(Http1Event::Request);
@@ -198,7 +219,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
         let used = content.feed(bytes);
         let state = content.state;
         drop(content);
-        self.waiting = None;
+        self.body_bytes += used as u64;
+        if let Some(waiting) = self.waiting.take().filter(|_| self.limits.min_body_rate > 0) {
+            self.body_waited += waiting.since.elapsed();
+        }
         if let ContentState::Bad(bad) = state {
             self.emit(Http1Event::BadBody(bad));
             return bytes.len();
@@ -320,6 +344,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
         }
     }
 
+    /// How long the next bytes of the body may take before all of it came too slowly: as Apache's
+    /// `RequestReadTimeout body=10,MinRate=500`. Only the time counts in which the connection waits for the
+    /// visitor, so that a service which reads slowly is not held against it.
+    fn body_patience(&self) -> Duration {
+        match self.body_bytes.checked_div(self.limits.min_body_rate) {
+            None => Duration::MAX,
+            Some(earned_s) => (BODY_GRACE + Duration::from_secs(earned_s)).saturating_sub(self.body_waited),
+        }
+    }
+
     /// Nothing came. Ready when that has lasted too long.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let what = match () {
@@ -335,7 +369,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
         let timeout = match what {
             Wait::First | Wait::Head => self.limits.header_timeout,
             Wait::Idle => self.limits.idle_timeout,
-            Wait::Body => self.limits.body_timeout,
+            Wait::Body => self.limits.body_timeout.min(self.body_patience()),
         };
         ready!(self.timer.poll(cx, after(since, timeout)));
         match what {

@@ -16,8 +16,10 @@ use tokio::time::Instant;
 use super::exchange::ContentState;
 use super::timer::after;
 use super::{Http1, Http1Event, date};
+use crate::http::tunnel_io::{Splice, TunnelIo};
 
 /// What of a request decides how its response is sent.
+#[derive(Clone, Copy, Default)]
 pub(super) struct Asked {
     is_head: bool,
     http_11: bool,
@@ -41,22 +43,29 @@ impl Asked {
 pub(super) struct Response<B> {
     /// `None`: all of it is in the output.
     content: Option<B>,
+    /// What of the content can be moved within the kernel now.
+    splice: fn(&mut B) -> Option<&mut dyn Splice>,
+    /// It is sent as it is: nothing is between its pieces.
+    is_unframed: bool,
     encoder: BodyEncoder,
     takes_trailers: bool,
     keep_alive: bool,
+    /// It is 101: the connection becomes one side of a tunnel.
+    switches: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
     /// Puts the head of a response on its way.
     pub(super) fn begin_response<B: Body>(
         &mut self,
-        asked: &Asked,
         mut head: ResponseHead,
         content: B,
+        splice: fn(&mut B) -> Option<&mut dyn Splice>,
     ) -> Response<B> {
+        let asked = self.asked;
         self.queue_interim();
         self.exchange.final_started.set(true);
-        let framing = framing(asked, &mut head, &content);
+        let framing = framing(&asked, &mut head, &content);
         let switches = head.status() == StatusCode::SWITCHING_PROTOCOLS;
         let keep_alive = asked.keep_alive
             && framing != Framing::UntilClose
@@ -64,22 +73,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
             && self.may_complete_body()
             && !head.fields.lists(name::CONNECTION, "close");
         head.set_version(if asked.http_11 { Version::HTTP_11 } else { Version::HTTP_10 });
+        // HTTP/1.1 stays open unless it is said, HTTP/1.0 closes unless it is said (RFC 9112 9.3).
         match keep_alive {
             _ if switches => {}
-            true if asked.http_11 => {}
-            true => head.fields.set(name::CONNECTION, b"keep-alive"),
-            false => head.fields.set(name::CONNECTION, b"close"),
+            true if !asked.http_11 => head.fields.set(name::CONNECTION, b"keep-alive"),
+            false if asked.http_11 => head.fields.set(name::CONNECTION, b"close"),
+            _ => {}
+        }
+        // Only chunked content has trailers.
+        if framing != Framing::Chunked {
+            head.fields.remove(name::TRAILER);
         }
         let date = if head.fields.contains(name::DATE) { None } else { Some(date::line()) };
         let more = date.as_ref().map_or(&[][..], |date| date);
         self.output.own(|out| write_response(out, &head, framing, more));
         let encoder = BodyEncoder::new(framing);
         let content = Some(content).filter(|_| !encoder.is_complete());
-        Response { content, encoder, takes_trailers: asked.takes_trailers && asked.http_11, keep_alive }
+        let is_unframed = matches!(framing, Framing::Fixed(_));
+        let takes_trailers = asked.takes_trailers && asked.http_11;
+        Response { content, splice, is_unframed, encoder, takes_trailers, keep_alive, switches }
     }
 
-    /// Whether the request's body is complete, or its reader may still complete it. What nobody reads is taken
-    /// in if it is there already, so that the connection can stay open.
+    /// Whether the request's body is complete, or its reader may still complete it. What nobody reads is
+    /// taken in if it is there already, so that the connection can stay open.
     fn may_complete_body(&mut self) -> bool {
         let content = self.exchange.content.borrow();
         let (state, is_dropped) = (content.state, content.is_dropped);
@@ -102,6 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
         response: &mut Response<B>,
     ) -> Poll<io::Result<()>>
     where
+        S: TunnelIo,
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
@@ -113,6 +130,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 // All of it is here: whether the visitor can still send does not matter.
                 written if filled == Filled::Complete => return written,
+                _ if filled == Filled::Stalled => {
+                    if let Poll::Ready(error) = self.poll_stalled(cx) {
+                        return Poll::Ready(Err(error));
+                    }
+                    ready!(self.poll_meanwhile(cx))?;
+                }
                 _ => ready!(self.poll_meanwhile(cx))?,
             }
         }
@@ -121,13 +144,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
     /// Takes content while there is room for it.
     fn fill<B>(&mut self, cx: &mut Context<'_>, response: &mut Response<B>) -> io::Result<Filled>
     where
+        S: TunnelIo,
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let output = &mut self.output;
         while let Some(content) = &mut response.content {
+            let output = &mut self.output;
             if output.is_full() {
                 return Ok(Filled::Full);
+            }
+            if response.is_unframed
+                && !self.exchange.muted.get()
+                && let (Some(socket), Some(moving)) = (self.socket.as_plain(), (response.splice)(content))
+            {
+                // First what is before it.
+                if !output.is_empty() || self.unflushed {
+                    return Ok(Filled::Full);
+                }
+                match moving.poll_splice(cx, socket) {
+                    Poll::Ready(moved) => {
+                        self.stalled = None;
+                        response.encoder.frame(moved? as usize).map_err(io::Error::other)?;
+                    }
+                    Poll::Pending if moving.waits_for_socket() => return Ok(Filled::Stalled),
+                    Poll::Pending => return Ok(Filled::Waits),
+                }
+                if response.encoder.is_complete() {
+                    response.content = None;
+                }
+                continue;
             }
             let trailers = match Pin::new(&mut *content).poll_frame(cx) {
                 Poll::Pending => return Ok(Filled::Waits),
@@ -202,6 +247,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
 
     /// The response is complete: whether the connection takes another request.
     pub(super) fn end_response<B>(&mut self, response: &Response<B>) -> bool {
+        if response.switches {
+            self.switched = self.exchange.upgrade.take();
+        }
         let is_read = self.exchange.content.borrow().is_complete();
         self.is_unread = !is_read;
         self.has_served = true;
@@ -218,6 +266,8 @@ enum Filled {
     Full,
     /// The next content is not there yet.
     Waits,
+    /// The next content is moved within the kernel, and the visitor's socket takes no more.
+    Stalled,
 }
 
 /// How a response is framed (RFC 9112 6.3). A response to HEAD says how long that to GET is.

@@ -1,10 +1,10 @@
-//! HTTP/2 to visitors (RFC 9113), as far as it knows nothing of rooms and gates: what the `h2` crate leaves to
-//! its user.
+//! HTTP/2 to visitors (RFC 9113), as far as it knows nothing of rooms and gates: what the `h2` crate leaves
+//! to its user.
 //!
 //! `h2` speaks the protocol: frames, HPACK, streams, flow control. Here a request's head is checked by the
-//! rules of HTTP/1.1 ([`head`]), its body bounded ([`body`]), its stream made a link to its visitor ([`link`])
-//! and, for WebSocket, a tunnel ([`tunnel`]), and the frames are counted on their way to `h2` ([`watch`]):
-//! it bounds the memory that a visitor can make it use, but not the work.
+//! rules of HTTP/1.1 ([`head`]), its body bounded ([`body`]), its stream made a link to its visitor
+//! ([`link`]) and, for WebSocket, a tunnel ([`tunnel`]), and the frames are counted on their way to `h2`
+//! ([`watch`]): it bounds the memory that a visitor can make it use, but not the work.
 
 pub mod body;
 pub mod head;
@@ -34,4 +34,18 @@ pub const CONNECTION_SPECIFIC: [http::HeaderName; 5] = [
 ];
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell_the_protocol() {
+        for n in 0..PREFACE.len() {
+            assert_eq!(is_http2(&PREFACE[..n]), None, "{n} bytes");
+        }
+        assert_eq!(is_http2(PREFACE), Some(true));
+        assert_eq!(is_http2(&[&PREFACE[..], b"more"].concat()), Some(true));
+        for other in [&b"GET / HTTP/1.1"[..], b"P0", b"PRI * HTTP/1.1", b"\x16\x03\x01"] {
+            assert_eq!(is_http2(other), Some(false), "{other:?}");
+        }
+    }
+}

@@ -5,10 +5,23 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use tidegate_http::{Fields, is_token, name};
 
-use super::request::push_address;
-
 /// Entries that are read, from the right. No chain of trusted proxies is longer; longer fields are attacks.
 const MAX_HOPS: usize = 32;
+
+pub(crate) fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
+    use std::io::Write;
+    let IpAddr::V4(v4) = ip else {
+        // Writing to memory does not fail.
+        let _ = write!(out, "{ip}");
+        return;
+    };
+    for (i, octet) in v4.octets().into_iter().enumerate() {
+        if i > 0 {
+            out.push(b'.');
+        }
+        out.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+    }
+}
 
 /// Appends a node of `Forwarded`: an IPv6 address in brackets and quotes (RFC 7239 6).
 pub(crate) fn push_node(out: &mut Vec<u8>, v6: IpAddr) {

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use http::Version;
 use tidegate_http::{Fields, Known, Name, RequestHead, is_forbidden_trailer, list, name};
 
-use super::forwarded::{push_node, push_token_or_quoted};
+use super::forwarded::{push_address, push_node, push_token_or_quoted};
 use super::hops::{Named, begins_with, is_hop_by_hop};
 use crate::base::scratch::Scratch;
 
@@ -148,21 +148,6 @@ fn forward(fields: &mut Fields, ctx: &ForwardContext<'_>, host: Option<&[u8]>) {
             push_token_or_quoted(host, &mut element);
         }
         append_list(fields, name::FORWARDED, &element);
-    }
-}
-
-pub(crate) fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
-    use std::io::Write;
-    let IpAddr::V4(v4) = ip else {
-        // Writing to memory does not fail.
-        let _ = write!(out, "{ip}");
-        return;
-    };
-    for (i, octet) in v4.octets().into_iter().enumerate() {
-        if i > 0 {
-            out.push(b'.');
-        }
-        out.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
     }
 }
 

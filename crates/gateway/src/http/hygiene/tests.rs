@@ -335,7 +335,8 @@ fn requests_and_responses_have_one_rule_for_content_length() {
 #[test]
 #[rustfmt::skip]
 fn responses_are_prepared_or_rejected() {
-    let cases: &[(u16, Method, Result<&[&str], BadStatus>)] = &[
+    type Case = (u16, Method, Result<&'static [&'static str], BadStatus>);
+    let cases: &[Case] = &[
         (200, Method::GET, Ok(&["3"])),
         (205, Method::GET, Ok(&[])),
         (205, Method::HEAD, Ok(&["3"])),

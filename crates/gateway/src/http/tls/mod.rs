@@ -31,8 +31,9 @@ pub use certificates::{Certificates, Shown};
 const SOON: u64 = 7 * 24 * 3600;
 
 /// What ALPN offers, the preferred one first.
-fn protocols(_settings: &Settings) -> Vec<Vec<u8>> {
-    vec![b"http/1.1".to_vec()]
+fn protocols(settings: &Settings) -> Vec<Vec<u8>> {
+    let all: &[&[u8]] = if settings.listen.http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+    all.iter().map(|protocol| protocol.to_vec()).collect()
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -31,6 +31,7 @@ use crate::shared::gate_keeper::InFlightSlot;
 use crate::shared::peers::ClaimGuard;
 use crate::upstream::body::{self, RequestBody};
 use crate::upstream::dispatch::{BodyError, DispatchError, OnInformational, SendContext, UpstreamBody};
+use crate::upstream::gather::gather;
 use tidegate_settings::is_gate_cookie;
 
 /// Fields that speak of a connection or a body, which an interim response has none of (RFC 9110 15.2).
@@ -217,6 +218,10 @@ impl RequestContext {
         cookies: SetCookies,
         guard: TicketGuard,
     ) -> Answer {
+        let body = match self.gather(&head, body).await {
+            Ok(body) => body,
+            Err(error) => return self.without_body(&error),
+        };
         let cost = self.config.class(self.class).cost;
         let limit = self.config.settings.limits.request_timeout;
         let until = (!limit.is_zero()).then(|| self.started + limit);
@@ -274,6 +279,25 @@ impl RequestContext {
                 forwarded.failed(&error, &cookies)
             }
         }
+    }
+
+    /// Reads the beginning of the body before the request takes a slot, where the visitor sends it unasked.
+    /// The time is the visitor's: the request begins after it.
+    async fn gather(&mut self, head: &RequestHead, body: RequestBody) -> Result<RequestBody, DispatchError> {
+        let is_asked_for = self.for_all.is_none() && self.conn.link.expect_continue();
+        if body.is_end_stream() || is_asked_for || is_conversation(head) {
+            return Ok(body);
+        }
+        // On the heap: few requests have a body.
+        let gathered = Box::pin(gather(body)).await.map_err(DispatchError::RequestBody)?;
+        self.started = self.worker.now();
+        Ok(gathered)
+    }
+
+    /// The body broke off before the request was at the gate.
+    fn without_body(mut self, error: &DispatchError) -> Answer {
+        self.worker.count(Event::ClientGone);
+        self.own(respond::failed(error), "failed")
     }
 
     fn shed(mut self, reason: ShedReason, path: &str) -> Answer {
@@ -493,6 +517,12 @@ impl Forwarded {
         self.end(answer.body.len() as u64);
         own(answer)
     }
+}
+
+/// A call in which both sides speak in turn (gRPC): the visitor may wait for an answer to the beginning.
+fn is_conversation(head: &RequestHead) -> bool {
+    head.version() == Version::HTTP_2
+        && head.fields.get(name::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
 fn was_never_sent(error: &DispatchError) -> bool {

@@ -96,8 +96,9 @@ struct Inner {
     replicas: Arc<Replicas>,
     pool: Rc<Pool>,
     http2: Multiplexed,
-    /// The origin speaks HTTP/2.
-    is_http2: Cell<bool>,
+    protocol: Cell<OriginProtocol>,
+    /// Whether the origin has chosen HTTP/2, where it is asked.
+    chosen: Cell<Option<bool>>,
     tunnels: Tunnels,
     budget: Budget,
     stats: Arc<Stats>,
@@ -138,7 +139,8 @@ impl Dispatcher {
         let inner = Inner {
             replicas,
             http2: Multiplexed::new(origin, stats.clone()),
-            is_http2: Cell::default(),
+            protocol: Cell::default(),
+            chosen: Cell::default(),
             tunnels: Tunnels::new(stats.clone()),
             budget: Budget::new(origin.retry_budget, Instant::now()),
             stats,
@@ -163,7 +165,8 @@ impl Dispatcher {
         inner.http2.reconfigure(origin);
         // A PROXY header names one visitor, a connection of HTTP/2 carries many.
         let names_visitors = origin.proxy_protocol != ProxyHeader::Off;
-        inner.is_http2.set(origin.protocol == OriginProtocol::Http2 && !names_visitors);
+        inner.protocol.set(if names_visitors { OriginProtocol::Http1 } else { origin.protocol });
+        inner.chosen.set(None);
         inner.budget.set_share(origin.retry_budget);
         inner.seat_patience.set(origin.connect_timeout);
         inner.first_byte_ticks.set(inner.pool.ticks.cover(origin.first_byte_timeout));
@@ -199,7 +202,7 @@ impl Dispatcher {
         let inner = &*self.0;
         bump(&inner.stats.requests);
         inner.budget.deposit();
-        if inner.is_http2.get() {
+        if inner.speaks_http2().await {
             return inner.attempts_by_http2(&head, body, &ctx).await;
         }
         let asked = Asked { head: *head.method() == Method::HEAD, upgrade: ctx.upgrade.is_some() };

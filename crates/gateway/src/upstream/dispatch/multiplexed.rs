@@ -4,6 +4,7 @@ use std::io;
 
 use http::Method;
 use tidegate_http::{RequestHead, ResponseHead};
+use tidegate_settings::OriginProtocol;
 
 use super::error::DispatchError;
 use super::response::UpstreamBody;
@@ -11,15 +12,42 @@ use super::{Inner, SendContext, Tried};
 use crate::http::hygiene;
 use crate::upstream::balance::InFlight;
 use crate::upstream::body::RequestBody;
-use crate::upstream::http2::Taken;
 use crate::upstream::http2::body::{Http2Body, Lease};
 use crate::upstream::http2::exchange::{Failure, Message, Received, Way, exchange};
+use crate::upstream::http2::{HTTP2, Taken};
 use crate::upstream::stats::bump;
 
 /// Connections that a request may find dead, one after the other, without being retried for it.
 const MAX_STALE: usize = 8;
 
 impl Inner {
+    /// Whether requests go to the origin by HTTP/2.
+    pub(super) async fn speaks_http2(&self) -> bool {
+        match (self.protocol.get(), self.chosen.get()) {
+            (OriginProtocol::Http1, _) => false,
+            (OriginProtocol::Http2, _) => true,
+            (OriginProtocol::Auto, Some(is_http2)) => is_http2,
+            (OriginProtocol::Auto, None) => Box::pin(self.choose()).await,
+        }
+    }
+
+    /// Opens a connection to see what the origin chooses, which holds for all of its replicas until the
+    /// settings change.
+    async fn choose(&self) -> bool {
+        let Some(flight) = self.place(&mut Tried::default()).await else { return false };
+        let replica = flight.replica();
+        // An error shows again when the request needs a connection.
+        let Ok(socket) = self.pool.open(replica, None).await else { return false };
+        let is_http2 = socket.chosen() == Some(HTTP2);
+        self.chosen.set(Some(is_http2));
+        if is_http2 {
+            self.http2.keep(replica, socket).await;
+        } else {
+            self.pool.adopt(replica, socket);
+        }
+        is_http2
+    }
+
     /// `Upgrade` is not sent: HTTP/2 has none.
     pub(super) async fn attempts_by_http2(
         &self,
@@ -35,7 +63,7 @@ impl Inner {
                 return Err(self.lost(DispatchError::NoReplica));
             };
             if let Some(body) = body.take() {
-                let made = Message::new(head, body, ctx.expect_continue, flight.replica().authority());
+                let made = Message::new(head, body, ctx.expect_continue, flight.replica().target());
                 // The visitor's head was checked; its authority may be none to HTTP/2 all the same.
                 message = Some(made.map_err(|error| self.lost(DispatchError::RequestBody(error)))?);
             }

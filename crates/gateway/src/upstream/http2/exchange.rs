@@ -20,6 +20,7 @@ use crate::http::http2::CONNECTION_SPECIFIC;
 use crate::upstream::body::{BoxError, RequestBody};
 use crate::upstream::deadline::{Slot, Ticks};
 use crate::upstream::dispatch::SendContext;
+use crate::upstream::target::Target;
 
 /// As with HTTP/1.1.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
@@ -61,20 +62,24 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// `default_authority`: where there is no `Host`.
+    /// `target` names the origin where there is no `Host`.
     pub(crate) fn new(
         head: &RequestHead,
         body: RequestBody,
         waits: bool,
-        default_authority: &str,
+        target: &Target,
     ) -> Result<Self, BoxError> {
         let mut parts = head.to_parts();
         let headers = &mut parts.headers;
         let host = headers.remove(header::HOST);
         let host = host.as_ref().and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty());
         let mut uri = http::uri::Parts::default();
-        uri.scheme = Some(Scheme::HTTP);
-        uri.authority = Some(Authority::try_from(host.unwrap_or(default_authority))?);
+        uri.scheme = Some(if target.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
+        uri.authority = Some(match host {
+            Some(host) => Authority::try_from(host)?,
+            None if target.unix().is_some() => Authority::from_static("localhost"),
+            None => Authority::try_from(target.address())?,
+        });
         uri.path_and_query = Some(match head.path_and_query() {
             "*" => PathAndQuery::from_static("*"),
             path => PathAndQuery::try_from(path)?,

@@ -64,6 +64,7 @@ pub const LIMITS: Http1Limits = Http1Limits {
     header_timeout: Duration::from_secs(10),
     idle_timeout: Duration::from_secs(75),
     body_timeout: Duration::from_secs(60),
+    min_body_rate: 0,
 };
 
 /// What the server side has seen.
@@ -156,7 +157,7 @@ pub fn start(limits: Http1Limits, pipe: usize) -> (Server, DuplexStream) {
             (ResponseHead::new(status), Full::new(Bytes::from(text)))
         }
     };
-    let task = tokio::task::spawn_local(connection.serve(service));
+    let task = tokio::task::spawn_local(async move { connection.serve(service).await.map(drop) });
     (Server { world, handle, task }, far)
 }
 

@@ -3,9 +3,13 @@
 mod harness;
 
 mod departure;
+mod framing;
 mod interim;
+mod memory;
 mod refusals;
 mod segments;
 mod sockets;
+mod spliced;
 mod streams;
 mod timeouts;
+mod uploads;

@@ -53,13 +53,8 @@ fn a_request_reaches_the_origin_as_one_of_http_1() {
 #[test]
 fn a_head_that_http_1_would_refuse_is_refused() {
     let origin = mirror();
-    let gate = Gate::before(
-        origin.address,
-        &format!(
-            "{PLAIN}[limits]\nmax_uri_bytes = 300\nmax_header_bytes = 2048\nmax_headers = 10\nmax_body_bytes = 10\n"
-        ),
-        |_| Vec::new(),
-    );
+    let limits = "max_uri_bytes = 300\nmax_header_bytes = 2048\nmax_headers = 10\nmax_body_bytes = 10\n";
+    let gate = Gate::before(origin.address, &format!("{PLAIN}[limits]\n{limits}"), |_| Vec::new());
     let long = "x".repeat(400);
     let large = "x".repeat(2100);
     let fields: Vec<(String, String)> = (0..11).map(|n| (format!("x-{n}"), String::from("v"))).collect();

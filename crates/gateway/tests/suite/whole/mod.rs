@@ -9,6 +9,7 @@ mod correlation;
 mod external_estimator;
 mod figures;
 pub mod harness;
+mod large;
 mod limits;
 mod matrix;
 mod multicast;
