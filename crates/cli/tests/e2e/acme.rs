@@ -50,7 +50,7 @@ fn answer_query(stream: &mut TcpStream) -> Option<()> {
 struct Pebble {
     authority: Authority,
     directory: SocketAddr,
-    _running: Running,
+    running: Running,
 }
 
 impl Pebble {
@@ -79,7 +79,7 @@ impl Pebble {
             .env("PEBBLE_WFE_NONCEREJECT", "20");
         let running = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
         wait_for("the authority to listen", || std::net::TcpStream::connect(directory).ok());
-        Self { authority, directory, _running: running }
+        Self { authority, directory, running }
     }
 
     fn config(&self, origin: &Origin, http: SocketAddr, https: SocketAddr) -> Config {
@@ -114,13 +114,15 @@ fn serial(at: SocketAddr) -> Option<String> {
 fn a_certificate_is_issued_renewed_and_kept() {
     for challenge in ["http-01", "tls-alpn-01"] {
         let (http, https) = (free_address(), free_address());
-        let (pebble, origin) = (Pebble::start(http.port(), https.port(), 20), Origin::answering("served"));
+        let (mut pebble, origin) =
+            (Pebble::start(http.port(), https.port(), 20), Origin::answering("served"));
         let mut gate = Gate::start(pebble.config(&origin, http, https).text("acme.challenge", challenge));
         let first = wait_for("a certificate", || serial(https));
         let second = wait_for("another one", || serial(https).filter(|serial| *serial != first));
         assert!(issued(&gate) >= 2);
         // The last one is shown again at once, and no other is ordered before its time.
-        drop(pebble);
+        // The authority is gone; its root, which the settings name, stays.
+        pebble.running.0.kill().expect("kill");
         let last = serial(https).expect("a certificate");
         gate.crash_and_restart();
         assert_eq!(wait_for("the certificate that was kept", || serial(https)), last);
