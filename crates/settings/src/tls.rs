@@ -162,7 +162,7 @@ fn check_origin(settings: &Settings, out: &mut Reader) {
         out.conflict(&format!("origin.{has}"), format!("`origin.{misses}` beside it"), "none", None);
     }
     if origin.protocol == OriginProtocol::Http2 && origin.proxy_protocol != ProxyHeader::Off {
-        let expected = "\"off\" beside `origin.protocol = \"http2\"`: such a connection is of many visitors";
+        let expected = "\"off\" beside `origin.protocol = \"h2\"`: such a connection is of many visitors";
         out.conflict("origin.proxy_protocol", expected, "a version", None);
     }
     if origin.speaks_tls() {

@@ -1,7 +1,8 @@
 //! Certificates by ACME, from Pebble: an authority for tests (`scripts/test` installs it).
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -15,33 +16,41 @@ fn program() -> PathBuf {
     std::env::var_os("GOBIN").map_or_else(home, PathBuf::from).join("pebble")
 }
 
-/// A name server for which every name is 127.0.0.1: what `localhost` is first differs between machines.
+/// A name server for which every name is 127.0.0.1: what `localhost` is first differs between machines. Pebble
+/// asks by TCP.
 fn name_server() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let at = socket.local_addr().expect("an address");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let at = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
-        let mut query = [0; 512];
-        while let Ok((n, from)) = socket.recv_from(&mut query) {
-            // RFC 1035, 4.1: the header is 12 bytes, the name ends with an empty label.
-            let Some(end) = query[12..n].iter().position(|byte| *byte == 0).map(|at| 12 + at + 5) else {
-                continue;
-            };
-            let is_a = query[end - 4..end - 2] == [0, 1];
-            let counts = [0, 1, 0, u8::from(is_a), 0, 0, 0, 0];
-            let mut answer = [&query[..2], &[0x81, 0x80], &counts, &query[12..end]].concat();
-            if is_a {
-                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1]);
-            }
-            let _ = socket.send_to(&answer, from);
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || while answer_query(&mut stream).is_some() {});
         }
     });
     at
 }
 
+/// RFC 1035, 4.1 and 4.2.2: a length before each message, a header of 12 bytes, then the name, which ends with
+/// an empty label. `None`: the end.
+fn answer_query(stream: &mut TcpStream) -> Option<()> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).ok()?;
+    let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut query).ok()?;
+    let end = 12 + query.get(12..)?.iter().position(|byte| *byte == 0)? + 5;
+    let is_a = query.get(end - 4..end - 2)? == [0, 1];
+    let counts = [0, 1, 0, u8::from(is_a), 0, 0, 0, 0];
+    let mut answer = [&query[..2], &[0x81, 0x80], &counts, &query[12..end]].concat();
+    if is_a {
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1]);
+    }
+    let length = (answer.len() as u16).to_be_bytes();
+    stream.write_all(&[&length[..], &answer].concat()).ok()
+}
+
 struct Pebble {
     authority: Authority,
     directory: SocketAddr,
-    _running: Running,
+    running: Running,
 }
 
 impl Pebble {
@@ -70,7 +79,7 @@ impl Pebble {
             .env("PEBBLE_WFE_NONCEREJECT", "20");
         let running = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
         wait_for("the authority to listen", || std::net::TcpStream::connect(directory).ok());
-        Self { authority, directory, _running: running }
+        Self { authority, directory, running }
     }
 
     fn config(&self, origin: &Origin, http: SocketAddr, https: SocketAddr) -> Config {
@@ -105,13 +114,15 @@ fn serial(at: SocketAddr) -> Option<String> {
 fn a_certificate_is_issued_renewed_and_kept() {
     for challenge in ["http-01", "tls-alpn-01"] {
         let (http, https) = (free_address(), free_address());
-        let (pebble, origin) = (Pebble::start(http.port(), https.port(), 20), Origin::answering("served"));
+        let (mut pebble, origin) =
+            (Pebble::start(http.port(), https.port(), 20), Origin::answering("served"));
         let mut gate = Gate::start(pebble.config(&origin, http, https).text("acme.challenge", challenge));
         let first = wait_for("a certificate", || serial(https));
         let second = wait_for("another one", || serial(https).filter(|serial| *serial != first));
         assert!(issued(&gate) >= 2);
         // The last one is shown again at once, and no other is ordered before its time.
-        drop(pebble);
+        // The authority is gone; its root, which the settings name, stays.
+        pebble.running.0.kill().expect("kill");
         let last = serial(https).expect("a certificate");
         gate.crash_and_restart();
         assert_eq!(wait_for("the certificate that was kept", || serial(https)), last);

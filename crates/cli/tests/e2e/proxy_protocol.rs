@@ -137,6 +137,16 @@ fn a_tcp_service_learns_the_visitor() {
     assert_eq!(told.recv().unwrap(), expected);
 }
 
+/// Answers with the visitor's address.
+fn tell_visitor(mut stream: BufReader<UnixStream>) {
+    while let Ok(head) = read_head(&mut stream) {
+        let body = head.field("x-forwarded-for").unwrap_or_default().to_owned();
+        let length = body.len();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+        let _ = stream.get_mut().write_all(answer.as_bytes());
+    }
+}
+
 /// A gate that cannot listen there.
 fn run_at(socket: &std::path::Path) -> std::process::Output {
     super::harness::tidegate()
@@ -153,13 +163,7 @@ fn visitors_and_origin_may_be_at_unix_sockets() {
     let listener = UnixListener::bind(&back).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let mut stream = BufReader::new(stream);
-            while let Ok(head) = read_head(&mut stream) {
-                let body = head.field("x-forwarded-for").unwrap_or_default().to_owned();
-                let length = body.len();
-                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
-                let _ = stream.get_mut().write_all(answer.as_bytes());
-            }
+            std::thread::spawn(move || tell_visitor(BufReader::new(stream)));
         }
     });
     // Left there by a process that has ended.

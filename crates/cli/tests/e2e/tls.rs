@@ -349,7 +349,10 @@ fn check_tells_mistakes_of_certificates_with_their_line() {
     let good = section("shop.pem", "shop-key.pem");
     for (lines, expected) in [
         (good.clone(), ": ok"),
-        (String::new(), "shop.toml:2:16: listen.https: expected a [[certificate]] beside it; got none."),
+        (
+            String::new(),
+            "shop.toml:2:16: listen.https: expected a [[certificate]] or `acme.domains` beside it; got none.",
+        ),
         (
             section("none.pem", "shop-key.pem"),
             "shop.toml:4:8: certificate.#1.cert: expected the path of a readable file",
