@@ -22,8 +22,8 @@ pub struct RunOptions {
     /// The service to protect, HOST:PORT; enough to run without a file.
     #[arg(long, value_name = "HOST:PORT")]
     pub origin: Option<String>,
-    /// Host name of the service: the gate listens at ports 443 and 80, and gets a certificate from Let's Encrypt,
-    /// whose terms you accept with this option. May be repeated.
+    /// Host name of the service: the gate listens at ports 443 and 80, and gets a certificate from Let's
+    /// Encrypt, whose terms you accept with this option. May be repeated.
     #[arg(long, value_name = "HOST")]
     pub domain: Vec<String>,
     /// What the service can take, in requests per second; discovered if not given.

@@ -252,7 +252,8 @@ settings! {
         log: Log,
     }
     lists {
-        /// Certificates that visitors are shown, chosen by the name that they ask for. The first is the default.
+        /// Certificates that visitors are shown, chosen by the name that they ask for. The first is the
+        /// default.
         certificate: Certificate, at most MAX_CERTIFICATES;
         /// Request classes, first match wins.
         class: Class, at most MAX_CLASSES - 1;

@@ -77,8 +77,8 @@ section! {
         [restart] https: Option<SocketAddr> = None => AddressOrNone;
         /// Visitors who do not speak TLS are sent to the same URL at `https` (308).
         redirect_https: bool = false => Flag;
-        /// Connections of visitors begin with a header of the PROXY protocol: "v1", "v2", or "any" of both. Only
-        /// peers of `proxy.trusted` may connect then.
+        /// Connections of visitors begin with a header of the PROXY protocol: "v1", "v2", or "any" of both.
+        /// Only peers of `proxy.trusted` may connect then.
         proxy_protocol: ProxyProtocol = ProxyProtocol::Off => Choice;
         /// Address of the admin API. An address other than loopback needs `admin_token`.
         [restart] admin: SocketAddr = ([127, 0, 0, 1], 9090).into() => Address;
@@ -105,16 +105,16 @@ section! {
         /// Requests of one connection that may be taken back (RST_STREAM) at once; a tenth as many per
         /// second for long. A connection with more is ended.
         max_resets: u32 = 200 => Count(10..=100_000);
-        /// Frames of one connection that carry nothing (PING, SETTINGS, PRIORITY, empty DATA, unknown ones) and
-        /// may come at once; a tenth as many per second for long, and one for each KiB carried. A connection
-        /// with more is ended.
+        /// Frames of one connection that carry nothing (PING, SETTINGS, PRIORITY, empty DATA, unknown ones)
+        /// and may come at once; a tenth as many per second for long, and one for each KiB carried. A
+        /// connection with more is ended.
         max_control_frames: u32 = 1000 => Count(50..=1_000_000);
     }
 
     /// The service behind the gate.
     pub struct Origin [tunable] {
-        /// `HOST:PORT` of every replica, `https://HOST:PORT` of those that speak TLS, `unix:/PATH` of those that
-        /// listen at a Unix socket.
+        /// `HOST:PORT` of every replica, `https://HOST:PORT` of those that speak TLS, `unix:/PATH` of those
+        /// that listen at a Unix socket.
         [fixed] replicas: Vec<String> = Vec::new() => List(REPLICA);
         /// Requests the origin works on at once, all replicas together; 0: no limit.
         max_in_flight: usize = 0 => Count(0..=1_000_000);
@@ -148,8 +148,8 @@ section! {
         [fixed] certificate: Option<PathBuf> = None => PathName::ReadableFile;
         /// The key of `certificate`: a file in PEM.
         [fixed] key: Option<PathBuf> = None => PathName::ReadableFile;
-        /// Whether certificates of `https://` replicas are verified. Without that, whoever is between the gate
-        /// and the origin can read and change everything.
+        /// Whether certificates of `https://` replicas are verified. Without that, whoever is between the
+        /// gate and the origin can read and change everything.
         [fixed] verify: bool = true => Flag;
         /// Header of the PROXY protocol that connections to replicas begin with, so that they learn who the
         /// visitor is: "v1" or "v2". A connection is then one visitor's request only, and not used again.

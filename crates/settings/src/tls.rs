@@ -52,8 +52,8 @@ section! {
         client_auth: ClientAuth = ClientAuth::Off => Choice;
         /// Authorities that visitors' certificates must be of: a file in PEM.
         client_ca: Option<PathBuf> = None => PathName::ReadableFile;
-        /// Request field in which the origin gets the subject of a visitor's verified certificate. While there
-        /// is `listen.https`, only a trusted proxy can send it itself. Empty: it gets none.
+        /// Request field in which the origin gets the subject of a visitor's verified certificate. While
+        /// there is `listen.https`, only a trusted proxy can send it itself. Empty: it gets none.
         client_field: String = "x-client-cert-subject".into() => FIELD_OR_NONE;
         /// Authorities that are believed besides those of the system, by all connections that the gate makes
         /// to `https://` addresses: a file in PEM.

@@ -16,8 +16,8 @@ fn program() -> PathBuf {
     std::env::var_os("GOBIN").map_or_else(home, PathBuf::from).join("pebble")
 }
 
-/// A name server for which every name is 127.0.0.1: what `localhost` is first differs between machines. Pebble
-/// asks by TCP.
+/// A name server for which every name is 127.0.0.1: what `localhost` is first differs between machines.
+/// Pebble asks by TCP.
 fn name_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let at = listener.local_addr().expect("an address");
@@ -29,8 +29,8 @@ fn name_server() -> SocketAddr {
     at
 }
 
-/// RFC 1035, 4.1 and 4.2.2: a length before each message, a header of 12 bytes, then the name, which ends with
-/// an empty label. `None`: the end.
+/// RFC 1035, 4.1 and 4.2.2: a length before each message, a header of 12 bytes, then the name, which ends
+/// with an empty label. `None`: the end.
 fn answer_query(stream: &mut TcpStream) -> Option<()> {
     let mut length = [0; 2];
     stream.read_exact(&mut length).ok()?;
@@ -103,7 +103,8 @@ fn issued(gate: &Gate) -> u64 {
 /// Serial number of the certificate that is shown, if one is.
 fn serial(at: SocketAddr) -> Option<String> {
     let script = format!(
-        "openssl s_client -connect {at} -servername shop.example </dev/null 2>/dev/null | openssl x509 -noout -serial"
+        "openssl s_client -connect {at} -servername shop.example </dev/null 2>/dev/null \
+         | openssl x509 -noout -serial"
     );
     let output = Command::new("sh").arg("-c").arg(script).output().expect("sh");
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();

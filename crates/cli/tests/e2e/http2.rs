@@ -9,8 +9,8 @@ use super::harness::{Config, Gate, free_address};
 use super::http::Client;
 use super::nginx::Nginx;
 
-/// What begins neither as HTTP/2 nor as a request gets HTTP/1.1's 400 without TLS, where h2spec expects an end
-/// without a word (section 3.5, case 2).
+/// What begins neither as HTTP/2 nor as a request gets HTTP/1.1's 400 without TLS, where h2spec expects an
+/// end without a word (section 3.5, case 2).
 const NOT_WITHOUT_TLS: &str = "Sends invalid connection preface";
 
 /// `scripts/test` puts it there; go, where it puts what it installs.

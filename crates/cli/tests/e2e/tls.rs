@@ -328,6 +328,7 @@ fn check(dir: &Path, lines: &str) -> String {
     [format!("{:?}\n", output.status.code().unwrap_or(-1)), said].concat()
 }
 
+// Long because: it is one table of mistakes.
 #[test]
 fn check_tells_mistakes_of_certificates_with_their_line() {
     let authority = Authority::new();

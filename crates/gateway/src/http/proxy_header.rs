@@ -1,9 +1,9 @@
-//! The PROXY protocol (haproxy.org, proxy-protocol.txt, versions 1 and 2): a header before the first byte of a
-//! connection, by which a proxy that does not speak HTTP names the visitor.
+//! The PROXY protocol (haproxy.org, proxy-protocol.txt, versions 1 and 2): a header before the first byte of
+//! a connection, by which a proxy that does not speak HTTP names the visitor.
 //!
 //! Read strictly: what is not exactly a header ends the connection, since bytes that are taken for one decide
-//! who the visitor is. Values of version 2 behind the addresses (TLVs) are skipped. Written by ourselves and not
-//! by the crate `ppp`: that parses text which is there as a whole, and says nothing of where it ends.
+//! who the visitor is. Values of version 2 behind the addresses (TLVs) are skipped. Written by ourselves and
+//! not by the crate `ppp`: that parses text which is there as a whole, and says nothing of where it ends.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -269,11 +269,18 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_again(
-            from: ([u8; 16], u16), to: ([u8; 16], u16), v4: bool, text: bool, more in prop::collection::vec(prop::num::u8::ANY, 0..20),
+            from: ([u8; 16], u16),
+            to: ([u8; 16], u16),
+            v4: bool,
+            text: bool,
+            more in prop::collection::vec(prop::num::u8::ANY, 0..20),
         ) {
             let address = |(octets, port): ([u8; 16], u16)| -> SocketAddr {
                 let [a, b, c, d, ..] = octets;
-                if v4 { (Ipv4Addr::new(a, b, c, d), port).into() } else { (Ipv6Addr::from(octets), port).into() }
+                match v4 {
+                    true => (Ipv4Addr::new(a, b, c, d), port).into(),
+                    false => (Ipv6Addr::from(octets), port).into(),
+                }
             };
             let named = Named { from: address(from), to: address(to) };
             let version = if text { Version::V1 } else { Version::V2 };
@@ -282,7 +289,8 @@ mod tests {
             let (read, end) = whole(&sent).unwrap();
             prop_assert_eq!(end, header.len());
             let read = read.unwrap();
-            prop_assert_eq!((canonical(read.from), canonical(read.to)), (canonical(named.from), canonical(named.to)));
+            prop_assert_eq!(canonical(read.from), canonical(named.from));
+            prop_assert_eq!(canonical(read.to), canonical(named.to));
             // Every beginning of it wants more.
             for n in 0..header.len() {
                 prop_assert!(length(&header[..n], |_| true).is_ok_and(|end| end.is_none_or(|end| end > n)));
@@ -290,9 +298,12 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_a_header_or_refused(bytes in prop::collection::vec(prop::num::u8::ANY, 0..200), begins: bool) {
-            let bytes = if begins { [&SIGNATURE[..], &bytes[..]].concat() } else { [&TEXT[..], &bytes[..]].concat() };
-            _ = whole(&bytes);
+        fn anything_is_a_header_or_refused(
+            bytes in prop::collection::vec(prop::num::u8::ANY, 0..200),
+            begins: bool,
+        ) {
+            let begin = if begins { &SIGNATURE[..] } else { &TEXT[..] };
+            _ = whole(&[begin, &bytes[..]].concat());
         }
     }
 

@@ -1,5 +1,5 @@
-//! From an accepted connection to one that speaks HTTP, within `limits.header_timeout`: the PROXY header, then
-//! the TLS handshake.
+//! From an accepted connection to one that speaks HTTP, within `limits.header_timeout`: the PROXY header,
+//! then the TLS handshake.
 
 use std::io;
 

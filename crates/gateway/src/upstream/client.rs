@@ -26,8 +26,8 @@ pub(crate) struct Call<'a> {
     /// With an absolute URI (`http[s]://host[:port]/path`). `Host`, `Connection` and, unless it is set,
     /// `User-Agent` are filled in.
     pub(crate) request: Request<Bytes>,
-    /// Connect to the addresses of this replica, by TLS if it speaks that; without it, the URI's host is looked
-    /// up.
+    /// Connect to the addresses of this replica, by TLS if it speaks that; without it, the URI's host is
+    /// looked up.
     pub(crate) replica: Option<&'a Arc<Replica>>,
     /// How connections to `https://` URIs begin.
     pub(crate) tls: Option<&'a ClientTls>,

@@ -70,7 +70,8 @@ impl Certificates {
         self.acme.store(old.acme());
     }
 
-    /// The certificate for a host name, which may have a wildcard for its first label; without one, the first.
+    /// The certificate for a host name, which may have a wildcard for its first label; without one, the
+    /// first.
     fn find(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let name = name.map(str::to_ascii_lowercase);
         let exact = name.as_deref().and_then(|name| self.by_name.get(name));

@@ -1,9 +1,9 @@
 //! TLS to visitors: which certificate they are shown, who may resume, and the handshake (docs/tls.md).
 //!
-//! Visitors carry their sessions themselves, sealed in tickets, as they carry their turns: nothing is kept for
-//! those who wait, and a poll that comes by another worker, or after a reload, resumes all the same. Rejected:
-//! a session cache, which is memory per visitor and a lock that all workers share. Early data (0-RTT) is not
-//! accepted: whoever records it could send it again.
+//! Visitors carry their sessions themselves, sealed in tickets, as they carry their turns: nothing is kept
+//! for those who wait, and a poll that comes by another worker, or after a reload, resumes all the same.
+//! Rejected: a session cache, which is memory per visitor and a lock that all workers share. Early data
+//! (0-RTT) is not accepted: whoever records it could send it again.
 
 use std::io;
 use std::sync::Arc;
@@ -115,8 +115,8 @@ impl VisitorTls {
         }
     }
 
-    /// Names the subject of a visitor's certificate to the origin. Only a trusted peer's own word stays, which
-    /// is about the visitor behind it.
+    /// Names the subject of a visitor's certificate to the origin. Only a trusted peer's own word stays,
+    /// which is about the visitor behind it.
     pub fn present(&self, fields: &mut Fields, is_trusted: bool, certificate: Option<&ClientCertificate>) {
         let Some(field) = self.client_field.as_deref() else { return };
         // `X_Client_Cert_Subject` is the same field to applications that see fields as variables (CGI).
