@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::declare::Leaf;
-use super::kinds::Choice;
 use super::kinds::quantity::show_duration;
 use super::read::Reader;
 use super::{
-    OriginProtocol, ProxyHeader, Settings, Visitors, capacity, class, congestion, correlate, enforcing,
-    kernel, role, session, tls,
+    OriginProtocol, Settings, Visitors, capacity, class, congestion, correlate, enforcing, kernel, role,
+    session, tls,
 };
 
 /// The room keeps a queue of a tenth of a second's work and the deviation of a second's visitors, at most a
@@ -97,13 +95,6 @@ fn http2(settings: &Settings, out: &mut Reader) {
         let hint = "Say which of the two the origin speaks, or name its replicas `https://...`.".to_owned();
         let expected = "\"http1\" or \"h2\": it is chosen in TLS, and no replica speaks that";
         out.conflict("origin.protocol", expected, "\"auto\"", Some(hint));
-    }
-    let header = settings.origin.proxy_protocol;
-    if settings.origin.protocol != OriginProtocol::Http1 && header != ProxyHeader::Off {
-        let expected = "\"off\" unless `origin.protocol` is \"http1\"";
-        let hint =
-            "A connection of HTTP/2 carries requests of many visitors and could name one only.".to_owned();
-        out.conflict("origin.proxy_protocol", expected, Choice.show(&header), Some(hint));
     }
     let (stream, connection) = (settings.http2.stream_window, settings.http2.connection_window);
     if stream > connection {

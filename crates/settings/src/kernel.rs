@@ -12,8 +12,8 @@ use super::kinds::net::{Address, INTERFACE, NAME, NetworkOrAny, TCP_SERVICE};
 use super::kinds::quantity::{Count, DAY, MIN, MS, Number, Portion, S, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named, toml_string};
 use super::mistake::Mistake;
+use super::proxy_protocol::ProxyHeader;
 use super::read::{Reader, item_path};
-use super::tls::ProxyHeader;
 use super::{Role, Settings};
 
 named! {

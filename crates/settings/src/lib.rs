@@ -34,6 +34,7 @@ mod kernel;
 mod mistake;
 mod overrides;
 mod print;
+mod proxy_protocol;
 mod read;
 mod role;
 mod sections;
@@ -56,15 +57,14 @@ pub use kinds::net::ListenAt;
 pub use mistake::{Excerpt, Found, Mistake, did_you_mean, place};
 pub use overrides::Override;
 pub use print::Change;
+pub use proxy_protocol::{ProxyHeader, ProxyProtocol};
 pub use role::Role;
 pub use sections::{
     AccessLog, Binding, Eject, Health, History, Http2, Limits, Listen, Log, LogFormat, Origin,
     OriginProtocol, Proxy, Queue, Room, Tuners, Unit,
 };
 pub use session::{Session, SessionBy, SessionMax, WhenFull, is_gate_cookie};
-pub use tls::{
-    Acme, Certificate, Challenge, ClientAuth, ProxyHeader, ProxyProtocol, Tls, TlsVersion, instant,
-};
+pub use tls::{Acme, Certificate, Challenge, ClientAuth, Tls, TlsVersion, instant};
 pub use tree::plain_key;
 pub use tunable::{Applied, MAX_CHANGES, Tunable, json_of, toml_of};
 

@@ -12,7 +12,7 @@ use tidegate_core::scheduler::Scheduling;
 use super::kinds::net::*;
 use super::kinds::quantity::{Count, DAY, HOUR, MIN, MS, Number, Portion, S, Size, secs, span, span_or_zero};
 use super::kinds::{Choice, Flag, List, Named, OneOf, PathName};
-use super::tls::{ProxyHeader, ProxyProtocol};
+use super::proxy_protocol::{ProxyHeader, ProxyProtocol};
 
 named! {
     /// What is admitted by the room.
@@ -329,5 +329,12 @@ section! {
         [restart] access: AccessLog = AccessLog::Off => Choice;
         /// File of the access log; empty: standard output.
         [restart] access_file: Option<PathBuf> = None => PathName::Any;
+    }
+}
+
+impl Origin {
+    /// Whether there is a replica that speaks TLS.
+    pub fn speaks_tls(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.starts_with("https://"))
     }
 }

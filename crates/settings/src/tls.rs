@@ -8,26 +8,11 @@ use x509_cert::der::DateTime;
 use super::certificate::{BadFile, Certified, authorities};
 use super::kinds::net::{BASE_URL, EMAIL, FIELD_OR_NONE, HOST_GLOB, HOST_NAME, NAME_OR_NONE};
 use super::kinds::{Choice, List, PathName};
+use super::proxy_protocol::{ProxyHeader, ProxyProtocol};
 use super::read::{Reader, item_path};
-use super::{Origin, OriginProtocol, Role, Settings, kernel};
+use super::{OriginProtocol, Role, Settings, kernel};
 
 named! {
-    /// Headers of the PROXY protocol that are accepted.
-    pub enum ProxyProtocol {
-        #[default] Off = "off",
-        V1 = "v1",
-        V2 = "v2",
-        /// Either version.
-        Any = "any",
-    }
-
-    /// The header of the PROXY protocol that connections begin with.
-    pub enum ProxyHeader {
-        #[default] Off = "off",
-        V1 = "v1",
-        V2 = "v2",
-    }
-
     /// The oldest version of TLS that is spoken.
     pub enum TlsVersion {
         #[default] V12 = "1.2",
@@ -120,13 +105,6 @@ impl Certificate {
     }
 }
 
-impl Origin {
-    /// Whether there is a replica that speaks TLS.
-    pub fn speaks_tls(&self) -> bool {
-        self.replicas.iter().any(|replica| replica.starts_with("https://"))
-    }
-}
-
 impl Settings {
     /// Whether the gate connects to an `https://` URL, other than to the origin.
     pub fn calls_https(&self) -> bool {
@@ -161,8 +139,9 @@ fn check_origin(settings: &Settings, out: &mut Reader) {
             if origin.key.is_none() { ("certificate", "key") } else { ("key", "certificate") };
         out.conflict(&format!("origin.{has}"), format!("`origin.{misses}` beside it"), "none", None);
     }
-    if origin.protocol == OriginProtocol::Http2 && origin.proxy_protocol != ProxyHeader::Off {
-        let expected = "\"off\" beside `origin.protocol = \"h2\"`: such a connection is of many visitors";
+    if origin.protocol != OriginProtocol::Http1 && origin.proxy_protocol != ProxyHeader::Off {
+        let expected =
+            "\"off\" unless `origin.protocol` is \"http1\": a connection of HTTP/2 is of many visitors";
         out.conflict("origin.proxy_protocol", expected, "a version", None);
     }
     if origin.speaks_tls() {

@@ -65,7 +65,8 @@ const CLOCKS: [&str; 4] = ["std::time::Instant", "SystemTime", "clock_gettime", 
 /// What an answer is made with.
 const ANSWERS: [&str; 2] = ["StatusCode", "ResponseHead::new"];
 /// Where answers are made. A status anywhere else would be a decision in the wrong place.
-const MAY_ANSWER: [&str; 4] = ["proxy/respond", "http/http1", "config/page", "admin"];
+const MAY_ANSWER: [&str; 6] =
+    ["proxy/respond", "proxy/http2", "http/http1", "http/http2", "config/page", "admin"];
 /// The side of the origin, and of other applications, which reads the statuses that those have chosen.
 const MAY_READ: [&str; 8] = [
     "proxy/stages/forward",

@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use crate::http::tls::Shown;
+use crate::http::tls::shown::Shown;
 
 /// The protocol of challenges at the port of TLS (RFC 8737, 6.2).
 pub const ALPN: &[u8] = b"acme-tls/1";

@@ -9,17 +9,10 @@ use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tidegate_settings::Certificate;
-use tidegate_settings::certificate::Certified;
 
-use crate::http::tls::{AcmeStore, TlsError};
-
-/// A certificate that visitors are shown.
-#[derive(Debug)]
-pub struct Shown {
-    /// For metrics and logs.
-    pub name: String,
-    pub certified: Certified,
-}
+use crate::http::tls::TlsError;
+use crate::http::tls::acme::AcmeStore;
+use crate::http::tls::shown::Shown;
 
 #[derive(Debug)]
 pub struct Certificates {

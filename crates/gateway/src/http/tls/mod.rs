@@ -22,9 +22,11 @@ use crate::http::stream::{ClientCertificate, ConnInfo, Protocol};
 
 pub mod acme;
 mod certificates;
+mod shown;
 
 pub use acme::AcmeStore;
-pub use certificates::{Certificates, Shown};
+pub use certificates::Certificates;
+pub use shown::Shown;
 
 /// A certificate that expires so soon, in seconds, should have been renewed: authorities advise a third of
 /// its life, which is at least ten days.
