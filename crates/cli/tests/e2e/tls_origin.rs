@@ -29,13 +29,16 @@ fn status(gate: &Gate) -> u16 {
     Client::connect(gate.http()).unwrap().get("/", "Connection: close\r\n").unwrap().status()
 }
 
+/// What is tried, how the gate is configured for it, the status of its answer.
+type Case<'a> = (&'a str, &'a dyn Fn(Config) -> Config, u16);
+
 #[test]
 fn only_the_origin_that_is_meant_is_believed() {
     let authority = Authority::new();
     let local = authority.sign("local", &["localhost"]);
     let (_server, at) = server(&authority, &local, &["-www"]);
     let ca = authority.ca();
-    let cases: [(&str, &dyn Fn(Config) -> Config, u16); 6] = [
+    let cases: [Case<'_>; 6] = [
         ("its name and authority", &|c| c.text("origin.ca", ca.display()), 200),
         ("an unknown authority", &|c| c, 502),
         (

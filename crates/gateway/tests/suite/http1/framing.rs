@@ -102,7 +102,7 @@ fn hypers(near: DuplexStream) {
         Ok::<_, Infallible>(answer(parts.uri.path()))
     });
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(near), service);
-    tokio::task::spawn_local(async move { connection.await });
+    tokio::task::spawn_local(connection);
 }
 
 /// The responses to the requests in turn, each sent when the one before it is there.

@@ -50,6 +50,9 @@ fn a_request_reaches_the_origin_as_one_of_http_1() {
     assert!(!answer.headers.contains_key("connection"));
 }
 
+/// Method, target with or without authority, fields, status.
+type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], u16);
+
 #[test]
 fn a_head_that_http_1_would_refuse_is_refused() {
     let origin = mirror();
@@ -59,8 +62,7 @@ fn a_head_that_http_1_would_refuse_is_refused() {
     let large = "x".repeat(2100);
     let fields: Vec<(String, String)> = (0..11).map(|n| (format!("x-{n}"), String::from("v"))).collect();
     let many: Vec<(&str, &str)> = fields.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-    // Method, target with or without authority, fields, status.
-    let table: [(&str, &str, &[(&str, &str)], u16); 18] = [
+    let table: [Row<'_>; 18] = [
         ("GET", "http://shop.example/", &[], 200),
         ("GET", "http://shop.example/?a={b}", &[], 200),
         ("OPTIONS", "http://shop.example/", &[], 200),
