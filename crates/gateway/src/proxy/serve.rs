@@ -75,11 +75,8 @@ async fn handle(
     let url_ticket = target::take_ticket(&mut head);
     target::clean_referer(&mut head.fields);
     let mut context = RequestContext::of(worker, conn, &head, started, deadline);
-    if let Some(answer) = context.challenge_answer(head.path()) {
-        return context.own(respond::challenge(answer), "challenge");
-    }
-    if let Some(url) = context.url_under_tls(&head) {
-        return context.own(respond::redirect_to_https(&url), "redirected");
+    if let Some(answer) = context.answer_about_tls(&head) {
+        return answer;
     }
     if head.path() == STATUS_PATH {
         return own(context.status(&head, url_ticket.as_deref()).await);
