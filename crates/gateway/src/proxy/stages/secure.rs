@@ -11,8 +11,8 @@ use crate::proxy::stages::forward::Answer;
 pub(crate) const ACME_PATH: &str = "/.well-known/acme-challenge/";
 
 impl RequestContext {
-    /// The answer to an authority that looks whether the gate has a host name, and to visitors who should come
-    /// with TLS.
+    /// The answer to an authority that looks whether the gate has a host name, and to visitors who should
+    /// come with TLS.
     pub(crate) fn answer_about_tls(&mut self, head: &RequestHead) -> Option<Answer> {
         if let Some(answer) = self.challenge_answer(head.path()) {
             return Some(self.own(respond::challenge(answer), "challenge"));
