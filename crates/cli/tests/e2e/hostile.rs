@@ -53,7 +53,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("target without a slash", "GET shop HTTP/1.1\r\nHost: a\r\n\r\n@"),
     ("space in the target", "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n@"),
     ("method with a bracket", "G(T / HTTP/1.1\r\nHost: a\r\n\r\n@"),
-    ("HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n@"),
     ("HTTP/9", "GET / HTTP/9.0\r\nHost: a\r\n\r\n@"),
     ("HTTP/0.9", "GET /\r\n@"),
     ("TLS", "\x16\x03\x01\x02\0\x01\0\x01\u{fc}\x03\x03@"),

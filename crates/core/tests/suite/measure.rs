@@ -94,7 +94,7 @@ fn the_ends_of_the_range_are_safe() {
 fn event_names_are_a_stable_interface() {
     let mut names = HashSet::new();
     for event in Event::ALL {
-        let snake = event.name().bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        let snake = event.name().bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         assert!(snake && !event.name().is_empty(), "{}", event.name());
         assert!(names.insert(event.name()), "{} twice", event.name());
         assert!(event.help().ends_with('.') && !event.help().contains('\n'), "{}", event.help());

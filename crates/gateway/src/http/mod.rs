@@ -1,5 +1,6 @@
 //! HTTP, independent of the waiting room and the gate: framing, checks, forwarding fields, targets.
 
+pub(crate) mod body_rate;
 pub mod http1;
 pub mod http2;
 pub mod hygiene;

@@ -122,7 +122,12 @@ pub(super) async fn connection(
         info,
         silence,
         head: limits.head,
-        body: BodyLimits { max: limits.head.body, timeout: limits.body_timeout, on_bad: Rc::new(on_bad) },
+        body: BodyLimits {
+            max: limits.head.body,
+            timeout: limits.body_timeout,
+            min_rate: limits.min_body_rate,
+            on_bad: Rc::new(on_bad),
+        },
         watch,
         _counted: counted,
         streams: RefCell::default(),

@@ -78,7 +78,7 @@ fn a_mistake_in_an_override_names_the_option() {
     );
     assert!(set("role.x=1").contains("expected"), "{}", set("role.x=1"));
     let options = [
-        Override::origin("https://shop:1"),
+        Override::origin("ftp://shop:1"),
         Override::option("--capacity", "capacity.rate", "-1"),
         Override::option("--listen", "listen.http", "8080"),
     ];

@@ -13,14 +13,12 @@ use tokio::time::Instant;
 use super::exchange::ContentState;
 use super::timer::after;
 use super::{Http1, Http1Event};
+use crate::http::body_rate::time_left;
 
 /// Most bytes of one read. Uploads come in segments of at most 64 KiB, and fit the second-level cache.
 const SCRATCH: usize = 64 << 10;
 /// Bytes of later requests kept while a response is pending; then the socket is left unread (back-pressure).
 const MAX_HELD: usize = 16 << 10;
-
-/// What a body may take whatever its rate: slow starts, and the round trips of `100 Continue`.
-const BODY_GRACE: Duration = Duration::from_secs(10);
 
 thread_local! {
     static SCRATCH_BUFFER: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
@@ -344,16 +342,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
         }
     }
 
-    /// How long the next bytes of the body may take before all of it came too slowly: as Apache's
-    /// `RequestReadTimeout body=10,MinRate=500`. Only the time counts in which the connection waits for the
-    /// visitor, so that a service which reads slowly is not held against it.
-    fn body_patience(&self) -> Duration {
-        match self.body_bytes.checked_div(self.limits.min_body_rate) {
-            None => Duration::MAX,
-            Some(earned_s) => (BODY_GRACE + Duration::from_secs(earned_s)).saturating_sub(self.body_waited),
-        }
-    }
-
     /// Nothing came. Ready when that has lasted too long.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let what = match () {
@@ -369,7 +357,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin, K: Fn(Http1Event)> Http1<S, K> {
         let timeout = match what {
             Wait::First | Wait::Head => self.limits.header_timeout,
             Wait::Idle => self.limits.idle_timeout,
-            Wait::Body => self.limits.body_timeout.min(self.body_patience()),
+            Wait::Body => self.limits.body_timeout.min(time_left(
+                self.body_bytes,
+                self.body_waited,
+                self.limits.min_body_rate,
+            )),
         };
         ready!(self.timer.poll(cx, after(since, timeout)));
         match what {

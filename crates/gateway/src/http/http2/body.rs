@@ -15,6 +15,7 @@ use tidegate_http::BadBody;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::link::StreamLink;
+use crate::http::body_rate::time_left;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -27,6 +28,8 @@ pub struct BodyLimits {
     pub max: u64,
     /// Longest silence.
     pub timeout: Duration,
+    /// Bytes per second that must come, on average and after some grace; 0: any rate.
+    pub min_rate: u64,
     /// Called when a body is cut off.
     pub on_bad: Rc<dyn Fn(BadBody)>,
 }
@@ -40,14 +43,22 @@ pub struct StreamBody {
     length: Option<u64>,
     /// The stream, if the request waits for `100 Continue`: sent when the body is first asked for.
     asks: Option<StreamLink>,
-    silence: Option<Pin<Box<Sleep>>>,
+    silence: Option<Silence>,
+    /// How long the visitor has been waited for before the present silence.
+    waited: Duration,
     is_over: bool,
+}
+
+/// Since when nothing has come, and when that has lasted too long.
+struct Silence {
+    since: Instant,
+    end: Pin<Box<Sleep>>,
 }
 
 impl StreamBody {
     pub fn new(stream: RecvStream, length: Option<u64>, limits: BodyLimits, link: &StreamLink) -> Self {
         let asks = link.expect_continue().then(|| link.clone());
-        Self { stream, limits, came: 0, length, asks, silence: None, is_over: false }
+        Self { stream, limits, came: 0, length, asks, silence: None, waited: Duration::ZERO, is_over: false }
     }
 
     fn break_off(&mut self, bad: BadBody) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
@@ -56,10 +67,22 @@ impl StreamBody {
         Poll::Ready(Some(Err(bad.into())))
     }
 
-    /// Nothing came. Ready when that has lasted too long.
+    /// Nothing came. Ready when that has lasted too long: for `timeout`, or for longer than the lowest rate
+    /// leaves after what has come.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let timeout = self.limits.timeout;
-        self.silence.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + timeout))).as_mut().poll(cx)
+        let silence = self.silence.get_or_insert_with(|| {
+            let since = Instant::now();
+            let left = time_left(self.came, self.waited, self.limits.min_rate);
+            Silence { since, end: Box::pin(sleep_until(since + left.min(self.limits.timeout))) }
+        });
+        silence.end.as_mut().poll(cx)
+    }
+
+    /// Something came.
+    fn heard(&mut self) {
+        if let Some(silence) = self.silence.take() {
+            self.waited += silence.since.elapsed();
+        }
     }
 }
 
@@ -87,7 +110,7 @@ impl Body for StreamBody {
         loop {
             match this.stream.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) => {
-                    this.silence = None;
+                    this.heard();
                     this.came += data.len() as u64;
                     if this.limits.max > 0 && this.came > this.limits.max {
                         return this.break_off(BadBody::TooLarge);
@@ -137,5 +160,52 @@ impl Body for StreamBody {
             return SizeHint::with_exact(0);
         }
         self.length.map_or_else(SizeHint::default, |all| SizeHint::with_exact(all.saturating_sub(self.came)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// How a body ends whose visitor sends a byte a second: its bytes, and why it was cut off.
+    async fn trickle(min_rate: u64) -> (u64, Option<BadBody>) {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let visitor = async move {
+            let (mut send, connection) = h2::client::handshake(near).await.unwrap();
+            tokio::task::spawn_local(connection);
+            let request = http::Request::post("http://shop.example/").body(()).unwrap();
+            let (_answer, mut body) = send.send_request(request, false).unwrap();
+            for left in (0..60).rev() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if body.send_data(Bytes::from_static(b"x"), left == 0).is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::task::spawn_local(visitor);
+        let mut connection = h2::server::handshake(far).await.unwrap();
+        let (request, respond) = connection.accept().await.unwrap().unwrap();
+        tokio::task::spawn_local(async move { while connection.accept().await.is_some() {} });
+        let told = Rc::new(Cell::new(None));
+        let on_bad = {
+            let told = told.clone();
+            Rc::new(move |bad| told.set(Some(bad)))
+        };
+        let limits = BodyLimits { max: 0, timeout: Duration::from_secs(30), min_rate, on_bad };
+        let link = StreamLink::new(respond, false);
+        let mut body = StreamBody::new(request.into_body(), None, limits, &link);
+        while let Some(Ok(_)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {}
+        (body.came, told.get())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_comes_byte_by_byte_is_cut_off_unless_any_rate_is_allowed() {
+        let local = tokio::task::LocalSet::new();
+        let (came, bad) = local.run_until(trickle(500)).await;
+        assert_eq!(bad, Some(BadBody::TooSlow));
+        assert!((9..=10).contains(&came), "{came} bytes in ten seconds");
+        assert_eq!(local.run_until(trickle(0)).await, (60, None));
     }
 }

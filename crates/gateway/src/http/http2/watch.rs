@@ -341,7 +341,10 @@ mod tests {
 
     /// How many of `bytes` pass, at most 10,000.
     fn passing(frames: &mut Frames, bytes: &[u8]) -> usize {
-        (0..10_000).take_while(|_| frames.see(bytes)).count()
+        let passed = (0..10_000).take_while(|_| frames.see(bytes)).count();
+        // Of the one that does not pass only the header is seen.
+        frames.payload_left = 0;
+        passed
     }
 
     #[tokio::test(start_paused = true)]

@@ -135,7 +135,12 @@ fn split(
     if body.is_end_stream() {
         return (VisitorBody::Empty, None);
     }
-    let body = StreamBody::new(body, facts.length, shared.body.clone(), link);
+    let mut limits = shared.body.clone();
+    if facts.is_conversation {
+        // Between two messages there may be minutes.
+        limits.min_rate = 0;
+    }
+    let body = StreamBody::new(body, facts.length, limits, link);
     (VisitorBody::Http2(Box::new(body)), None)
 }
 

@@ -273,8 +273,12 @@ mod tests {
         let (mut one, mut other) = (shaped(&LONG, &throttle), shaped(&LONG, &throttle));
         let mut order = Vec::new();
         while !(one.is_end_stream() && other.is_end_stream()) {
+            let last = order.last().copied();
             let who = poll_fn(|cx| {
-                for (who, body) in [(1, &mut one), (2, &mut other)] {
+                // When both are due, as after a pause of the machine, it is the turn of the one that waited.
+                let mut both = [(1, &mut one), (2, &mut other)];
+                both.sort_by_key(|(who, _)| Some(*who) == last);
+                for (who, body) in both {
                     if !body.is_end_stream() && Pin::new(body).poll_frame(cx).is_ready() {
                         return Poll::Ready(who);
                     }
