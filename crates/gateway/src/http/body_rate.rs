@@ -1,5 +1,5 @@
-//! The lowest rate of request bodies (`limits.min_body_rate`): a visitor who sends a byte now and then is never
-//! silent, and would hold what it has been given for hours.
+//! The lowest rate of request bodies (`limits.min_body_rate`): a visitor who sends a byte now and then is
+//! never silent, and would hold what it has been given for hours.
 
 use std::time::Duration;
 

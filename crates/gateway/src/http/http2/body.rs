@@ -183,6 +183,8 @@ mod tests {
                     return;
                 }
             }
+            // Who leaves before the answer cancels the request.
+            std::future::pending().await
         };
         tokio::task::spawn_local(visitor);
         let mut connection = h2::server::handshake(far).await.unwrap();
