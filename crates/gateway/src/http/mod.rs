@@ -8,6 +8,7 @@ pub mod proxy_header;
 pub mod socket;
 pub mod stream;
 pub mod target;
+pub(crate) mod timer;
 pub mod tls;
 pub mod tunnel_io;
 pub mod visitor_body;

@@ -11,8 +11,7 @@
 //! connection goes on. GOAWAY tells a visitor to go elsewhere with new requests while those under way end.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -24,13 +23,14 @@ use slab::Slab;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
 use tidegate_http::{BadBody, HeadLimits};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use crate::http::http1::Http1Limits;
 use crate::http::http2::body::BodyLimits;
 use crate::http::http2::head::max_header_list;
 use crate::http::http2::watch::{FrameLimits, Watch, Watched};
 use crate::http::stream::{ConnInfo, VisitorSocket};
+use crate::http::timer::LazyTimer;
 use crate::proxy::context::Conn;
 use crate::proxy::counted::Counted;
 use crate::proxy::news::{News, Told, ordered};
@@ -373,26 +373,5 @@ impl Life {
         let due = waits.filter_map(|(since, limit, late)| Some((since? + limit, late)));
         let Some((at, late)) = due.min_by_key(|(at, _)| *at) else { return Poll::Pending };
         self.timer.poll(cx, at).map(|()| Step::Late(late))
-    }
-}
-
-/// One timer, moved as seldom as possible: a deadline that moves on with every request costs nothing until
-/// the timer fires early, and is set anew.
-#[derive(Default)]
-struct LazyTimer(Option<Pin<Box<Sleep>>>);
-
-impl LazyTimer {
-    fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
-        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        if sleep.deadline() > deadline {
-            sleep.as_mut().reset(deadline);
-        }
-        while sleep.as_mut().poll(cx).is_ready() {
-            if sleep.deadline() >= deadline {
-                return Poll::Ready(());
-            }
-            sleep.as_mut().reset(deadline);
-        }
-        Poll::Pending
     }
 }

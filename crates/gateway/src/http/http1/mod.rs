@@ -39,16 +39,15 @@ mod output;
 mod pool;
 mod read;
 mod respond;
-mod timer;
 
 pub use body::{Http1Body, Left, is_bad_body};
 pub use link::Http1Link;
 
+use crate::http::timer::LazyTimer;
 use exchange::Exchange;
 use output::Output;
 use pool::Pool;
 use read::Waiting;
-use timer::LazyTimer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http1Limits {

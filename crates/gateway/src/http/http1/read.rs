@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use super::exchange::ContentState;
-use super::timer::after;
 use super::{Http1, Http1Event};
 use crate::http::body_rate::time_left;
+use crate::http::timer::after;
 
 /// Most bytes of one read. Uploads come in segments of at most 64 KiB, and fit the second-level cache.
 const SCRATCH: usize = 64 << 10;

@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::exchange::ContentState;
-use super::timer::after;
 use super::{Http1, Http1Event, date};
+use crate::http::timer::after;
 use crate::http::tunnel_io::{Splice, TunnelIo};
 
 /// What of a request decides how its response is sent.

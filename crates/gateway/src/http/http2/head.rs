@@ -32,7 +32,7 @@ pub struct HeadFacts {
     pub expects_continue: bool,
     /// An extended CONNECT (RFC 8441). The head is now that of a GET that asks for an upgrade.
     pub is_websocket: bool,
-    /// A call in which both sides speak in turn, with pauses (gRPC).
+    /// Both sides speak in turn.
     pub is_conversation: bool,
 }
 
@@ -80,7 +80,7 @@ pub fn prepare(
     let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     let expects_continue = parts.headers.get(header::EXPECT).is_some_and(expects);
     let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let is_conversation = kind.is_some_and(|kind| kind.starts_with(b"application/grpc"));
+    let is_conversation = super::is_conversation(kind);
     let length = length.filter(|_| !is_websocket);
     Ok(HeadFacts { length, expects_continue, is_websocket, is_conversation })
 }

@@ -24,6 +24,12 @@ pub fn is_http2(bytes: &[u8]) -> Option<bool> {
     (known == PREFACE.len()).then_some(true)
 }
 
+/// Whether content of this type is a call in which both sides speak in turn, with pauses (gRPC): a visitor
+/// may wait for an answer to the beginning of its request.
+pub fn is_conversation(content_type: Option<&[u8]>) -> bool {
+    content_type.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
+
 /// Fields of one connection, which HTTP/2 does not have (RFC 9113 8.2.2).
 pub const CONNECTION_SPECIFIC: [http::HeaderName; 5] = [
     http::header::CONNECTION,

@@ -46,7 +46,8 @@ pub fn prepare_response(
     Ok(())
 }
 
-/// The `Content-Length` of a head that hyper has read, if any: one line with one decimal number below 2^63.
+/// The `Content-Length` of a head that is a map (HTTP/2, the admin API), if any: one line with one decimal
+/// number below 2^63.
 ///
 /// RFC 9112 6.3 allows to take `5, 5` and repeated equal lines for one number. The gate does not: the next
 /// parser may read them differently.

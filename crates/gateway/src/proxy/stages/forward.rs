@@ -18,6 +18,7 @@ use tidegate_http::{Fields, RequestHead, ResponseHead, name};
 
 use crate::base::guard::within;
 use crate::base::scratch::Scratch;
+use crate::http::http2;
 use crate::http::hygiene::{self, ForwardContext};
 use crate::http::proxy_header::Named;
 use crate::http::target;
@@ -519,10 +520,9 @@ impl Forwarded {
     }
 }
 
-/// A call in which both sides speak in turn (gRPC): the visitor may wait for an answer to the beginning.
+/// Whether the visitor may wait for an answer before it has sent all.
 fn is_conversation(head: &RequestHead) -> bool {
-    head.version() == Version::HTTP_2
-        && head.fields.get(name::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(b"application/grpc"))
+    head.version() == Version::HTTP_2 && http2::is_conversation(head.fields.get(name::CONTENT_TYPE))
 }
 
 fn was_never_sent(error: &DispatchError) -> bool {

@@ -1,4 +1,4 @@
-//! A connection's time limits.
+//! A connection's time limits, of both protocols.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,13 +13,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// the deadline; when it fires early, it is set to the present deadline. A busy connection pays one reset per
 /// timeout instead of one per request.
 #[derive(Default)]
-pub(super) struct LazyTimer {
+pub(crate) struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl LazyTimer {
     /// Ready when `deadline` has passed; else the task is woken then, or earlier for nothing.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
@@ -35,7 +35,7 @@ impl LazyTimer {
 }
 
 /// `since + timeout`, at most a year later.
-pub(super) fn after(since: Instant, timeout: Duration) -> Instant {
+pub(crate) fn after(since: Instant, timeout: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(86_400 * 365);
     since + timeout.min(FAR)
 }
