@@ -145,7 +145,8 @@ impl Gate {
     }
 
     /// As [`Gate::arrive`], in a lane: a request of [`Lane::Admitted`] overtakes all others; it is never
-    /// refused for load, nor is one of [`Lane::Newcomer`], which may have to wait even if a slot is free. From
+    /// refused for load, nor is one of [`Lane::Newcomer`], which may have to wait even if a slot is free.
+    /// From
     /// `until` on its visitor does not wait for the answer any more. Report the answer to a forwarded request
     /// with [`Gate::answered`], too.
     pub fn arrive_as(
@@ -228,7 +229,8 @@ impl Gate {
         self.samples.take(into);
     }
 
-    /// A forwarded request of that lane ends. To be called before the method that releases its in-flight slot;
+    /// A forwarded request of that lane ends. To be called before the method that releases its in-flight
+    /// slot;
     /// not needed for requests of [`Lane::Ordinary`] and [`Lane::Admitted`].
     pub fn answered(&mut self, lane: Lane, now: Timestamp) {
         self.pages.pass(self.totals.in_flight, now);
@@ -332,7 +334,8 @@ impl Gate {
         self.totals.limit
     }
 
-    /// How many pages may have their first requests at the origin while another newcomer goes; `None`: there is
+    /// How many pages may have their first requests at the origin while another newcomer goes; `None`:
+    /// there is
     /// no in-flight limit.
     pub fn max_pages(&self) -> Option<f64> {
         self.pages.most(self.totals.limit)
@@ -404,7 +407,8 @@ impl Gate {
         }
     }
 
-    /// Updates the classes whose bucket lets their next request pass by now, or whose newcomers may go now, or
+    /// Updates the classes whose bucket lets their next request pass by now, or whose newcomers may go
+    /// now, or
     /// may not any more.
     fn unblock(&mut self, now: Timestamp) {
         if self.pages.decide(self.totals.limit) {

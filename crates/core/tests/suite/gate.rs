@@ -302,7 +302,8 @@ fn a_lowered_limit_takes_nothing_back_and_forwards_nothing() {
     assert_eq!(gate.next(ms(9)), None);
 }
 
-/// An origin that takes 100 ms for a request, a tenth more or less, with a crowd of newcomers at the gate. When a newcomer's page has
+/// An origin that takes 100 ms for a request, a tenth more or less, with a crowd of newcomers at the gate.
+/// When a newcomer's page has
 /// come, its parts are requested at once.
 struct Crowd {
     gate: Gate,
@@ -373,7 +374,8 @@ impl Crowd {
     }
 }
 
-/// Newcomers go as far as their parts will find slots: no part waits for longer than a request takes, and most
+/// Newcomers go as far as their parts will find slots: no part waits for longer than a request takes, and
+/// most
 /// slots are in use. The fewer slots, the more of them chance leaves idle, where all visits have one page.
 #[test]
 fn newcomers_leave_slots_for_the_parts_of_their_pages() {
