@@ -77,19 +77,23 @@ async function build(folder, children, agents) {
     visitor: options => new Visitor(url, { agent: agent(CONNECTIONS), ...options }),
     /** Contexts of browsers to be closed before the site. */
     contexts: new Set(),
-    crowd: factor => new Crowd(url, factor),
+    crowd: (factor, workS) => new Crowd(url, factor, workS),
   };
 }
 
-/** Visitors who ask for `factor` times what the service can serve, until [`end`](Crowd#end). */
+/**
+ * Visitors who ask for `factor` times what the service can serve, until [`end`](Crowd#end); at most as many as
+ * are so many seconds' work of the service.
+ */
 class Crowd {
   /** Seconds that its last newcomer was told to wait. */
   wait = 0;
 
-  constructor(url, factor) {
+  constructor(url, factor, workS) {
     this.child = play('site_crowd.mjs');
     this.child.on('message', ({ wait = 0 }) => { this.wait = wait; });
-    this.child.send({ url, perS: factor * CAPACITY / VISITOR_WORK });
+    const visitorsPerS = CAPACITY / VISITOR_WORK;
+    this.child.send({ url, perS: factor * visitorsPerS, most: workS * visitorsPerS });
   }
 
   /** Everybody leaves. Returns what became of them. */

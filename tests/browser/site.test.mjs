@@ -12,12 +12,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { launch, launchWithoutCookies, watch } from './browser.mjs';
 import { until } from './gate.mjs';
 import { quantile, startSite } from './site.mjs';
-import { CAPACITY, PARTS } from './site_origin.mjs';
+import { CAPACITY, PARTS, SERVICE_MS } from './site_origin.mjs';
 
 /** Requests one after another from which the response time without a crowd is taken. */
 const UNLOADED = 40;
-/** Least seconds of a crowd. */
-const CROWD_S = 12;
+/** Least seconds of a crowd: some hundred answers one after another. */
+const CROWD_S = Math.max(12, SERVICE_MS / 10);
+/** Seconds' work of the service that the crowd is: few enough visitors for a small machine. */
+const CROWD_WORK_S = 36 + 2 * CROWD_S;
 /** Seconds until the gate has learned what the service can take. */
 const SETTLE_S = 5;
 /** Seconds of a line of what is printed. */
@@ -40,7 +42,11 @@ class Tab {
   constructor(page, site, who) {
     Object.assign(this, { page, site, who, answers: [], failed: [] });
     const isOurs = request => request.url().startsWith(`${site.url}/${who}/`);
-    page.on('response', response => isOurs(response.request()) && this.answers.push(response));
+    // Not what the browser answers by itself.
+    const isInternal = response => response.status() === 307 && response.headers()['non-authoritative-reason'];
+    page.on('response', response => {
+      if (isOurs(response.request()) && !isInternal(response)) this.answers.push(response);
+    });
     page.on('requestfailed', request => {
       if (isOurs(request)) this.failed.push(`${request.url()}: ${request.failure().errorText}`);
     });
@@ -345,11 +351,12 @@ class Probes {
   /** `n` calls of each, without a crowd. */
   async before(n) {
     for (const visitor of this.visitors) await visitWhole(visitor, 'probe', 0);
-    const all = [];
-    for (const visitor of this.visitors) {
+    const calls = this.visitors.map(async visitor => {
+      const all = [];
       for (let i = 0; i < n; i++) all.push(await this.call(visitor));
-    }
-    return all;
+      return all;
+    });
+    return (await Promise.all(calls)).flat();
   }
 
   /** Calls until `lasts` is over. */
@@ -386,16 +393,21 @@ async function play(factor, t) {
     const unloaded = await probes.before(UNLOADED);
 
     const crowdBegan = Date.now();
-    crowd = site.crowd(factor);
+    crowd = site.crowd(factor, CROWD_WORK_S);
     // Before the gate knows what the service takes, it tells waits that it shortens a second later.
     const isFound = async () => (await site.found()).phase === 'settled';
     await until('newcomers wait for long', async () => crowd.wait >= LONG_S && await isFound());
     const began = await site.books();
     const newcomers = comers.map(([name, visit]) => t.test(name, visit));
-    const settled = pause(1e3 * SETTLE_S).then(site.books);
+    let settledAt = Infinity;
+    const settled = pause(1e3 * SETTLE_S).then(() => {
+      settledAt = Date.now();
+      return site.books();
+    });
     const lasts = Promise.all([...newcomers, pause(1e3 * CROWD_S)]);
     const goOn = actors.map(([name, during]) => t.test(name, () => during(lasts)));
     const calls = await probes.during(lasts);
+    const endedAt = Date.now();
     const [ended, found] = [await site.books(), await site.found()];
     await Promise.all(goOn);
     const told = await crowd.end();
@@ -416,7 +428,10 @@ async function play(factor, t) {
       return answers.filter(([at]) => from <= at && at < to).map(([, gateMs]) => gateMs);
     };
     t.diagnostic(`parts of the crowd's pages: gate ${spread(inWindow(0, Infinity))}`);
-    for (let from = 0; from < 60; from += WINDOW_S) {
+    const ofSessions = [...calls.map(({ gateMs }) => gateMs), ...inWindow(settledAt, endedAt)];
+    const times = quantile(ofSessions, 0.99) / quantile(unloaded.map(({ ms }) => ms), 0.5);
+    t.diagnostic(`requests of sessions: p99 at the gate ${times.toFixed(2)} times the unloaded response time`);
+    for (let from = 0; from < 120; from += WINDOW_S) {
       const gateMs = inWindow(crowdBegan + 1e3 * from, crowdBegan + 1e3 * (from + WINDOW_S));
       if (gateMs.length) t.diagnostic(`  ${from} to ${from + WINDOW_S} s: ${spread(gateMs)}`);
     }

@@ -11,9 +11,6 @@ const LEAVE = 0.2;
 const told = { came: 0, waited: 0, left: 0, entered: 0, refused: [], answers: [] };
 let hasEnded = false;
 
-/** Visitors who come at most: nearly a minute's work of the service, and few enough for a small machine. */
-const MOST = 1000;
-
 /** Every /24 of 127.16.0.0 to 127.255.255.0 in turn: no address comes twice. */
 const address = n => `127.${16 + n % 240}.${Math.floor(n / 240) % 256}.${1 + Math.floor(n / 61_440) % 254}`;
 
@@ -52,7 +49,7 @@ async function visit(url, n) {
   }
 }
 
-process.on('message', ({ url, perS, end }) => {
+process.on('message', ({ url, perS, most, end }) => {
   if (end) {
     hasEnded = true;
     process.send({ told }, () => process.exit());
@@ -64,7 +61,7 @@ process.on('message', ({ url, perS, end }) => {
   let due = 0;
   setInterval(() => {
     const now = performance.now() - began;
-    while (!hasEnded && due <= now && n < MOST) {
+    while (!hasEnded && due <= now && n < most) {
       visit(url, n++);
       due -= 1e3 * Math.log(1 - Math.random()) / perS;
     }

@@ -1,15 +1,15 @@
 // The service of site.test.mjs, in a process of its own: pages with ten parts, scripts that fetch, a form, a
 // WebSocket, a stream of events, and a known capacity. site.mjs forks it; it tells its ports by IPC.
 //
-// Capacity: `WORKERS` requests at once (TIDEGATE_SITE_WORKERS; default 8), `SERVICE_MS` each, first come,
-// first served. A request's end is computed when it comes, so that a timer that fires late delays one answer
+// Capacity: `WORKERS` requests at once (TIDEGATE_SITE_WORKERS; default 8), `SERVICE_MS` each
+// (TIDEGATE_SITE_SERVICE_MS; default 40), first come, first served. A request's end is computed when it comes, so that a timer that fires late delays one answer
 // and does not make the service slower. Paths begin with who asks: /NAME/page/1.
 
 import { createHash } from 'node:crypto';
 import http from 'node:http';
 
-const WORKERS = Number(process.env.TIDEGATE_SITE_WORKERS ?? 8);
-const SERVICE_MS = 40;
+export const WORKERS = Number(process.env.TIDEGATE_SITE_WORKERS ?? 8);
+export const SERVICE_MS = Number(process.env.TIDEGATE_SITE_SERVICE_MS ?? 40);
 export const PARTS = 10;
 /** Requests a second. */
 export const CAPACITY = 1e3 * WORKERS / SERVICE_MS;

@@ -302,12 +302,6 @@ impl Admission {
         }
     }
 
-    /// How much work of newcomers the gate is to send to the origin per second; `None`: as much as fits.
-    /// Tokencheck does not know what other tokenchecks let in: it does not space them.
-    pub fn newcomer_rate(&self) -> Option<Rate> {
-        self.room()?.newcomer_rate()
-    }
-
     /// The control tick, with the gate as it is. With no origin to go to nobody enters.
     pub fn tick(&self, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
         match self {

@@ -18,7 +18,7 @@
 //!
 //! A class may go while it has a waiting request and its own limit and its bucket allow one; [`Gate::next`]
 //! asks the scheduler for one of those classes. No finished request wakes a class that waits only for its
-//! bucket, or for the turn of its newcomers: [`Gate::next_ready`] tells when to ask again.
+//! bucket: [`Gate::next_ready`] tells when to ask again.
 //!
 //! **Admitted sessions** (WAC 2: only whole sessions are refused) have a lane of their own ([`Lane`]). Their
 //! requests go before all others, also before the guarantees of classes, and neither a full queue, the
@@ -27,7 +27,8 @@
 //! all lanes, and no ordinary request of a class goes while one of its admitted lane waits for them.
 //!
 //! **Requests that begin a session** are the third lane: they are not refused either, the scheduler decides
-//! between them and the ordinary requests of other classes, and they go one by one (`gate/spacing.rs`).
+//! between them and the ordinary requests of other classes, and only so many go at once that in-flight slots
+//! are left for what they bring (`gate/pages.rs`).
 //!
 //! Rejected: a semaphore per worker, which splits the limit and serves late arrivals of an idle worker first.
 
@@ -39,18 +40,18 @@ use crate::mutants::{self, Mutant};
 use crate::queue::{Lane, QueueHandle, Waiting};
 use crate::scheduler::tournament::Tournament;
 use crate::scheduler::{Head, Scheduler};
-use crate::units::{ClassId, Cost, Rate, Timestamp};
+use crate::units::{ClassId, Cost, Timestamp};
 
 mod class;
 mod config;
+mod pages;
 mod request;
 mod samples;
-mod spacing;
 mod totals;
 
 use class::{Backlog, Class, ClassState};
+use pages::Pages;
 use samples::Samples;
-use spacing::Spacing;
 
 pub use config::{ClassConfig, GateConfig};
 pub use request::{Leaving, QueueDecision, Request, Served, ShedReason, Woken};
@@ -85,12 +86,10 @@ pub struct Gate {
     scheduler: Scheduler,
     /// Of the lane of admitted sessions. A class is ready in one of the two schedulers at most.
     admitted: Scheduler,
-    /// Of the lane of newcomers.
-    spacing: Spacing,
+    pages: Pages,
     /// By class: when the patience of its oldest request ends, in microseconds.
     patience: Tournament,
-    /// By class that waits for nothing else: when its bucket lets its next request pass, or the turn of its
-    /// next newcomer comes, in microseconds.
+    /// By class that waits for nothing else: when its bucket lets its next request pass, in microseconds.
     egress: Tournament,
     totals: Totals,
     samples: Samples,
@@ -104,7 +103,7 @@ impl Gate {
             occupied: Bits::default(),
             scheduler: Scheduler::default(),
             admitted: Scheduler::default(),
-            spacing: Spacing::default(),
+            pages: Pages::default(),
             patience: Tournament::default(),
             egress: Tournament::default(),
             totals: Totals::default(),
@@ -139,14 +138,6 @@ impl Gate {
         self.totals.limit = max_in_flight;
     }
 
-    /// Changes how much work of newcomers goes per second; `None`: as much as fits. Call [`Gate::next`]
-    /// afterwards.
-    pub fn set_newcomer_rate(&mut self, rate: Option<Rate>, now: Timestamp) {
-        if self.spacing.set(rate) {
-            self.update_newcomers(now);
-        }
-    }
-
     /// An ordinary request arrives. While other requests that may go wait it joins the queue even if an
     /// in-flight slot is free, so that it does not overtake them.
     pub fn arrive(&mut self, request: Request, now: Timestamp) -> QueueDecision {
@@ -154,8 +145,10 @@ impl Gate {
     }
 
     /// As [`Gate::arrive`], in a lane: a request of [`Lane::Admitted`] overtakes all others; it is never
-    /// refused for load, nor is one of [`Lane::Newcomer`], which waits for its turn even if a slot is free.
-    /// From `until` on its visitor does not wait for the answer any more.
+    /// refused for load, nor is one of [`Lane::Newcomer`], which may have to wait even if a slot is free.
+    /// From
+    /// `until` on its visitor does not wait for the answer any more. Report the answer to a forwarded request
+    /// with [`Gate::answered`], too.
     pub fn arrive_as(
         &mut self,
         request: Request,
@@ -173,7 +166,7 @@ impl Gate {
         let has_queue = lane != Lane::Ordinary || self.totals.backlog() < self.totals.max_queue;
         let is_first = self.totals.has_room() && !self.is_any_ready(lane);
         let here = &mut self.classes[class.index()];
-        let is_next = is_first && here.is_next(lane, &self.spacing, now);
+        let is_next = is_first && here.is_next(lane, &self.pages);
         if is_next && !here.is_full() && here.pass_egress(cost, now) {
             let has_queued = !here.is_empty();
             self.forward(class, cost, lane, now);
@@ -225,7 +218,8 @@ impl Gate {
             lingered,
             in_flight: served.in_flight,
             ok: served.ok,
-            backlog: self.is_any_ready(Lane::Ordinary),
+            // Newcomers who are held back wait as well: whether slots were free is told by `in_flight`.
+            backlog: self.is_any_ready(Lane::Ordinary) || self.totals.newcomers > 0,
         };
         self.samples.add(sample);
     }
@@ -235,11 +229,20 @@ impl Gate {
         self.samples.take(into);
     }
 
+    /// A forwarded request of that lane ends. To be called before the method that releases its in-flight
+    /// slot;
+    /// not needed for requests of [`Lane::Ordinary`] and [`Lane::Admitted`].
+    pub fn answered(&mut self, lane: Lane, now: Timestamp) {
+        self.pages.pass(self.totals.in_flight, now);
+        self.pages.answered(lane);
+    }
+
     /// Ends a request in flight without a sample: its visitor left. Call [`Gate::next`] afterwards.
     pub fn finish(&mut self, class: ClassId, cost: Cost, now: Timestamp) {
         let here = &mut self.classes[class.index()];
         let was_full = here.is_full();
         here.finish();
+        self.pages.pass(self.totals.in_flight, now);
         self.totals.in_flight -= u32::from(!mutants::is(Mutant::FinishFreesNothing));
         self.totals.in_flight_cost = self.totals.in_flight_cost.saturating_sub(cost);
         self.totals.finished += 1;
@@ -270,11 +273,7 @@ impl Gate {
     /// `None`: no request of the class may go after all.
     fn next_of(&mut self, class: ClassId, now: Timestamp) -> Option<Leaving> {
         let here = &mut self.classes[class.index()];
-        let Some(next) = here.peek(&self.spacing, now) else {
-            // The turn of its newcomers had come at an instant after `now`: callers do not order theirs.
-            self.update(class, now);
-            return None;
-        };
+        let Some(next) = here.peek(&self.pages, now) else { unreachable!("the class was ready") };
         let refused = here.refuses(&next, now);
         if refused.is_none() && !here.pass_egress(next.cost, now) {
             // The discipline has chosen another request since the last update, and it is dearer.
@@ -295,8 +294,8 @@ impl Gate {
         Some(Leaving::Forward(woken))
     }
 
-    /// When an egress bucket lets the next waiting request pass, or the turn of the next newcomer comes, if
-    /// an in-flight slot is free: [`Gate::next`] is to be called then, even if no request finishes.
+    /// When an egress bucket lets the next waiting request pass, if an in-flight slot is free: [`Gate::next`]
+    /// is to be called then, even if no request finishes.
     pub fn next_ready(&self) -> Option<Timestamp> {
         let (_, at) = self.egress.first().filter(|_| self.totals.has_room())?;
         Some(Timestamp::from_micros(at as u64))
@@ -335,6 +334,13 @@ impl Gate {
         self.totals.limit
     }
 
+    /// How many pages may have their first requests at the origin while another newcomer goes; `None`:
+    /// there is
+    /// no in-flight limit.
+    pub fn max_pages(&self) -> Option<f64> {
+        self.pages.most(self.totals.limit)
+    }
+
     /// Requests in flight, all classes together.
     pub fn in_flight_now(&self) -> u32 {
         self.totals.in_flight
@@ -357,23 +363,20 @@ impl Gate {
 
     /// Whether a waiting request may go that goes before a new one of that lane.
     fn is_any_ready(&self, lane: Lane) -> bool {
-        self.admitted.is_any_ready() || lane != Lane::Admitted && self.scheduler.is_any_ready()
+        self.admitted.is_any_ready() || !lane.goes_first() && self.scheduler.is_any_ready()
     }
 
     fn forward(&mut self, class: ClassId, cost: Cost, lane: Lane, now: Timestamp) {
+        self.pages.pass(self.totals.in_flight, now);
+        self.pages.went(lane);
         self.classes[class.index()].in_flight += 1;
         self.totals.in_flight += 1;
         self.totals.in_flight_cost += cost;
         self.totals.forwarded += 1;
         self.totals.forwarded_cost += cost;
         match lane {
-            Lane::Ordinary => self.scheduler.charge(class, cost),
-            Lane::Newcomer => {
-                self.scheduler.charge(class, cost);
-                self.spacing.went(cost, now);
-                self.update_newcomers(now);
-            }
-            Lane::Admitted => {
+            Lane::Ordinary | Lane::Newcomer => self.scheduler.charge(class, cost),
+            Lane::Admitted | Lane::Page => {
                 self.admitted.charge(class, cost);
                 self.scheduler.charge_guarantee(class, cost);
             }
@@ -392,7 +395,7 @@ impl Gate {
         self.update(waiting.class, now);
     }
 
-    /// Updates the classes with newcomers: whether the turn of one has come has changed.
+    /// Updates the classes with newcomers: whether one may go has changed.
     fn update_newcomers(&mut self, now: Timestamp) {
         if self.totals.newcomers > 0 {
             let occupied = self.occupied;
@@ -404,9 +407,13 @@ impl Gate {
         }
     }
 
-    /// Updates the classes whose bucket lets their next request pass by now, or whose newcomers' turn has
-    /// come.
+    /// Updates the classes whose bucket lets their next request pass by now, or whose newcomers may go
+    /// now, or
+    /// may not any more.
     fn unblock(&mut self, now: Timestamp) {
+        if self.pages.decide(self.totals.limit) {
+            self.update_newcomers(now);
+        }
         while let Some((class, at)) = self.egress.first()
             && at <= u128::from(now.as_micros())
         {
@@ -417,23 +424,22 @@ impl Gate {
     /// Brings schedulers, patience, egress times and totals up to date after a change of a class.
     fn update(&mut self, id: ClassId, now: Timestamp) {
         let class = &mut self.classes[id.index()];
-        let turn = self.spacing.opens_at(now).filter(|_| class.has_queued(Lane::Newcomer));
-        let (mut ready_at, mut next) = (turn, None);
+        let (mut ready_at, mut next) = (None, None);
         let (mut held, mut admitted) = (class.queued(), Backlog::default());
-        match class.state(&self.spacing, now) {
+        match class.state(&self.pages, now) {
             ClassState::Ready(lane, head) => {
                 (held, admitted) = (Backlog::default(), class.queued_admitted());
                 next = Some((lane, head));
             }
-            ClassState::Later(at) => ready_at = Some(turn.map_or(at, |turn| turn.min(at))),
-            ClassState::Spaced => (held, admitted) = (Backlog::default(), class.queued_admitted()),
+            ClassState::Later(at) => ready_at = Some(at),
+            ClassState::Closed => (held, admitted) = (Backlog::default(), class.queued_admitted()),
             ClassState::Empty | ClassState::Full => {}
         }
         set_next(&mut self.scheduler, id, &[Lane::Newcomer, Lane::Ordinary], next, class);
         // Most classes have no sessions most of the time.
         let has_admitted = class.queued_admitted().count > 0;
         if std::mem::replace(&mut class.had_admitted, has_admitted) || has_admitted {
-            set_next(&mut self.admitted, id, &[Lane::Admitted], next, class);
+            set_next(&mut self.admitted, id, &[Lane::Admitted, Lane::Page], next, class);
             recount(&mut class.admitted, admitted, &mut self.totals.admitted, &mut self.totals.admitted_cost);
         }
         self.egress.set(id.index(), ready_at.map(|at| u128::from(at.as_micros())));

@@ -99,16 +99,6 @@ const RETRY_CLOSED: Duration = Duration::from_secs(30);
 const RETRY_SPREAD: Duration = Duration::from_secs(60);
 /// They begin no later than that: until then the capacity may have changed.
 const RETRY_MOST: Duration = Duration::from_secs(600);
-/// The gate sends newcomers this many times faster than whole visits can be served. Requests of sessions go
-/// first in any case, and an in-flight slot that newcomers may not fill is lost. Measured while visitors wait
-/// (simulator, seed 3), sessions' median and 99th percentile and the requests per second:
-///
-/// | | `pages.toml`, of 200/s | `browse.toml`, of 100/s |
-/// |---|---|---|
-/// | 1.25 | 81 ms, 0.27 s, 183 | 60 ms, 0.28 s, 88.5 |
-/// | 5 | 137 ms, 0.48 s, 194 | 91 ms, 0.39 s, 97.3 |
-/// | not spaced | 260 ms, 0.68 s, 198 | 99 ms, 0.40 s, 99.3 |
-const NEWCOMER_SLACK: f64 = 5.0;
 /// Seconds of the schedule before the virtual clock that are restored.
 const RESTORED: Duration = Duration::from_secs(60);
 
@@ -346,16 +336,6 @@ impl Room {
     pub fn charge_session(&self, cost: Cost) {
         self.bypass.count_session(cost);
         self.tickets.load.admit(cost);
-    }
-
-    /// How much work of newcomers the gate is to send to the origin per second, so that the requests which
-    /// they bring do not queue behind each other; `None`: it is not known what they bring, or the capacity is
-    /// not.
-    pub fn newcomer_rate(&self) -> Option<Rate> {
-        let capacity = self.tickets.load.capacity();
-        let is_known = self.bypass.is_foreseen() && capacity > Rate::ZERO && capacity < Rate::MAX;
-        let outflow = is_known.then(|| self.bypass.outflow(capacity))?;
-        Rate::per_second(outflow.newcomers_per_s() * NEWCOMER_SLACK)
     }
 
     /// Time until the virtual clock reaches `due`.

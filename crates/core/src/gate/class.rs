@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::spacing::Spacing;
+use super::pages::Pages;
 use super::{ClassConfig, GateConfig, ShedReason};
 use crate::bucket::Bucket;
 use crate::queue::{Full, Lane, Queue, QueueHandle, Waiting};
@@ -39,8 +39,8 @@ pub(super) struct Class {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ClassState {
     Empty,
-    /// Only newcomers wait, and the turn of none has come.
-    Spaced,
+    /// Only newcomers wait, and none may go.
+    Closed,
     Ready(Lane, Head),
     Full,
     /// The egress bucket lets the next request pass at that time.
@@ -83,19 +83,18 @@ impl Class {
     }
 
     /// Whether a new request of that lane may go before all of the class that wait.
-    pub(super) fn is_next(&self, lane: Lane, spacing: &Spacing, now: Timestamp) -> bool {
-        let ahead = self.next_lane(spacing, now);
+    pub(super) fn is_next(&self, lane: Lane, pages: &Pages) -> bool {
+        let ahead = self.next_lane(pages);
         match lane {
             Lane::Ordinary => ahead.is_none(),
-            Lane::Admitted => ahead != Some(Lane::Admitted),
-            Lane::Newcomer => spacing.is_open(now) && ahead.is_none_or(|ahead| ahead == Lane::Ordinary),
+            Lane::Admitted | Lane::Page => ahead != Some(Lane::Admitted),
+            Lane::Newcomer => pages.are_open() && ahead.is_none_or(|ahead| ahead == Lane::Ordinary),
         }
     }
 
-    /// The lane of the next request; `None`: none waits whose turn may have come.
-    pub(super) fn next_lane(&self, spacing: &Spacing, now: Timestamp) -> Option<Lane> {
-        let is_next =
-            |lane: &Lane| self.has_queued(*lane) && (*lane != Lane::Newcomer || spacing.is_open(now));
+    /// The lane of the next request; `None`: none waits that may go.
+    pub(super) fn next_lane(&self, pages: &Pages) -> Option<Lane> {
+        let is_next = |lane: &Lane| self.has_queued(*lane) && (*lane != Lane::Newcomer || pages.are_open());
         [Lane::Admitted, Lane::Newcomer, Lane::Ordinary].into_iter().find(is_next)
     }
 
@@ -103,9 +102,9 @@ impl Class {
         self.limit.is_some_and(|limit| self.in_flight >= limit)
     }
 
-    pub(super) fn state(&self, spacing: &Spacing, now: Timestamp) -> ClassState {
-        let Some(next) = self.peek(spacing, now) else {
-            return if self.is_empty() { ClassState::Empty } else { ClassState::Spaced };
+    pub(super) fn state(&self, pages: &Pages, now: Timestamp) -> ClassState {
+        let Some(next) = self.peek(pages, now) else {
+            return if self.is_empty() { ClassState::Empty } else { ClassState::Closed };
         };
         if self.is_full() {
             return ClassState::Full;
@@ -159,8 +158,8 @@ impl Class {
         }
     }
 
-    pub(super) fn peek(&self, spacing: &Spacing, now: Timestamp) -> Option<Waiting> {
-        self.queue.peek(self.next_lane(spacing, now)?, now).copied()
+    pub(super) fn peek(&self, pages: &Pages, now: Timestamp) -> Option<Waiting> {
+        self.queue.peek(self.next_lane(pages)?, now).copied()
     }
 
     /// Why the next request is refused although it is its turn, if it is; `next` is [`Class::peek`]. The

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::measure::Event;
-use crate::queue::{QueueHandle, Waiting};
+use crate::queue::{Lane, QueueHandle, Waiting};
 use crate::units::{ClassId, Cost, Timestamp};
 
 /// A request at the gate.
@@ -75,13 +75,14 @@ pub struct Woken {
     /// The handle it waited under; it is not valid any more.
     pub handle: QueueHandle,
     pub class: ClassId,
+    pub lane: Lane,
     pub cost: Cost,
     pub waited: Duration,
 }
 
 impl Woken {
     pub(super) fn new(handle: QueueHandle, w: &Waiting, now: Timestamp) -> Self {
-        Self { id: w.id, handle, class: w.class, cost: w.cost, waited: now.since(w.since) }
+        Self { id: w.id, handle, class: w.class, lane: w.lane, cost: w.cost, waited: now.since(w.since) }
     }
 }
 

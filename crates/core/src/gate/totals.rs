@@ -27,8 +27,7 @@ pub struct Totals {
     /// Of the requests that wait for the origin alone, those of admitted sessions, also first ones.
     pub admitted: usize,
     pub admitted_cost: Cost,
-    /// Of the waiting requests, those that begin a session. While in-flight slots are free, they wait for
-    /// their turn.
+    /// Of the waiting requests, those that begin a session. They may wait while in-flight slots are free.
     pub newcomers: usize,
     pub in_flight: u32,
     pub in_flight_cost: Cost,

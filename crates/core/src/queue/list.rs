@@ -23,9 +23,32 @@ pub enum Lane {
     Ordinary,
     /// Of an admitted session: goes before all others and is never refused for load.
     Admitted,
-    /// Begins an admitted session: is never refused for load either. The gate spaces these requests, and
-    /// within a class they go before ordinary ones while their turn has come.
+    /// Begins an admitted session: is never refused for load either. The gate lets only so many go at once,
+    /// and within a class they go before ordinary ones while they may.
     Newcomer,
+    /// As [`Lane::Admitted`], and it begins a page, whose parts will follow.
+    Page,
+}
+
+impl Lane {
+    /// Whether it goes before all requests of other lanes.
+    pub fn goes_first(self) -> bool {
+        matches!(self, Self::Admitted | Self::Page)
+    }
+
+    /// Whether the parts of a page will follow.
+    pub fn begins_page(self) -> bool {
+        matches!(self, Self::Newcomer | Self::Page)
+    }
+
+    /// Its chain in the list: requests of admitted sessions are served in order of arrival.
+    fn chain(self) -> usize {
+        match self {
+            Self::Ordinary => 0,
+            Self::Admitted | Self::Page => 1,
+            Self::Newcomer => 2,
+        }
+    }
 }
 
 /// A request that waits for a free in-flight slot.
@@ -62,7 +85,7 @@ pub struct List {
     slab: Vec<Node>,
     /// Head of the list of unused nodes, linked by `next`.
     free: u32,
-    /// By [`Lane`].
+    /// By [`Lane::chain`].
     chains: [Chain; 3],
 }
 
@@ -131,7 +154,7 @@ impl List {
             return Err(Full { len });
         }
         let slot = self.allocate(waiting);
-        let chain = &mut self.chains[waiting.lane as usize];
+        let chain = &mut self.chains[waiting.lane.chain()];
         match chain.tail {
             NIL => chain.head = slot,
             t => self.slab[t as usize].next = slot,
@@ -153,12 +176,12 @@ impl List {
 
     /// The oldest request of a lane.
     pub fn first_of(&self, lane: Lane) -> Option<&Waiting> {
-        self.waiting(self.chains[lane as usize].head)
+        self.waiting(self.chains[lane.chain()].head)
     }
 
     /// Removes the oldest request of a lane.
     pub fn pop_of(&mut self, lane: Lane) -> Option<(QueueHandle, Waiting)> {
-        self.take(self.chains[lane as usize].head)
+        self.take(self.chains[lane.chain()].head)
     }
 
     fn waiting(&self, slot: u32) -> Option<&Waiting> {
@@ -181,7 +204,7 @@ impl List {
 
     /// Requests in the ordinary lane.
     pub fn len(&self) -> usize {
-        self.chains[Lane::Ordinary as usize].len
+        self.chains[Lane::Ordinary.chain()].len
     }
 
     /// Whether the ordinary lane is empty.
@@ -191,11 +214,11 @@ impl List {
 
     /// Requests in a lane.
     pub fn len_of(&self, lane: Lane) -> usize {
-        self.chains[lane as usize].len
+        self.chains[lane.chain()].len
     }
 
     fn end(&self, end: End) -> u32 {
-        let chain = &self.chains[Lane::Ordinary as usize];
+        let chain = &self.chains[Lane::Ordinary.chain()];
         match end {
             End::Oldest => chain.head,
             End::Newest => chain.tail,
@@ -207,7 +230,7 @@ impl List {
         let (waiting, prev, next) = (node.waiting, node.prev, node.next);
         (node.prev, node.next) = (slot, self.free);
         self.free = slot;
-        let chain = &mut self.chains[waiting.lane as usize];
+        let chain = &mut self.chains[waiting.lane.chain()];
         match prev {
             NIL => chain.head = next,
             p => self.slab[p as usize].next = next,
@@ -221,7 +244,7 @@ impl List {
     }
 
     fn allocate(&mut self, waiting: Waiting) -> u32 {
-        let node = Node { waiting, prev: self.chains[waiting.lane as usize].tail, next: NIL };
+        let node = Node { waiting, prev: self.chains[waiting.lane.chain()].tail, next: NIL };
         match self.free {
             NIL => {
                 self.slab.push(node);

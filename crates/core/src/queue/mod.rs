@@ -78,7 +78,7 @@ impl Queue {
     pub fn peek(&self, lane: Lane, now: Timestamp) -> Option<&Waiting> {
         match lane {
             Lane::Ordinary => self.list.at(self.discipline.next(&self.list, now)),
-            Lane::Admitted | Lane::Newcomer => self.list.first_of(lane),
+            Lane::Admitted | Lane::Newcomer | Lane::Page => self.list.first_of(lane),
         }
     }
 
@@ -96,7 +96,7 @@ impl Queue {
                 let popped = self.list.pop(self.discipline.next(&self.list, now));
                 self.after_removal(popped)
             }
-            Lane::Admitted | Lane::Newcomer => self.list.pop_of(lane),
+            Lane::Admitted | Lane::Newcomer | Lane::Page => self.list.pop_of(lane),
         }
     }
 

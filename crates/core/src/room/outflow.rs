@@ -56,12 +56,6 @@ impl Outflow {
         Self { closed_s, first, lasting: newcomers_share * available, settle_s }
     }
 
-    /// Cost units of newcomers per second that may go now: what sessions leave, and no less than in the long
-    /// run. Visits in between are short ones, whose sessions are about to leave.
-    pub(super) fn newcomers_per_s(&self) -> f64 {
-        self.first.max(self.lasting)
-    }
-
     /// Cost units that are let in within `wait_s` seconds.
     pub(super) fn work_within(&self, wait_s: f64) -> f64 {
         let open_s = (wait_s - self.closed_s).max(0.0);

@@ -26,6 +26,8 @@ pub(super) const NIL: u32 = u32::MAX;
 const NUMBER_BITS: u32 = 16;
 /// An entry stores its last request in 32 bits of milliseconds after the first: 49.7 days.
 const LONGEST: Duration = Duration::from_secs(49 * 24 * 3600);
+/// A request that comes so long after the last one of its session begins a page: parts come sooner.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Lifetimes {
@@ -82,12 +84,19 @@ pub struct SessionRequest {
     pub(super) session: SessionId,
     /// Whether its session's entry counts it.
     pub(super) is_counted: bool,
+    begins_page: bool,
 }
 
 impl SessionRequest {
     /// The key of its session, as far as the request knows of renames.
     pub fn key(&self) -> SessionKey {
         self.session.key
+    }
+
+    /// Whether it begins a page, as far as is known: the first request of the session, or the first after a
+    /// pause.
+    pub fn begins_page(&self) -> bool {
+        self.begins_page
     }
 
     /// Its session is another one from now on, which counts `counted` of the old one's requests: this one
@@ -225,12 +234,13 @@ impl Entry {
     }
 
     pub(super) fn begin(&mut self, cost: Cost, now: Timestamp) -> SessionRequest {
+        let begins_page = self.requests == 0 || self.idle(now) >= PAUSE;
         self.see(now);
         self.requests = self.requests.saturating_add(1);
         self.work = self.work.saturating_add(u32::try_from(cost.hundredths()).unwrap_or(u32::MAX));
         let is_counted = self.under_way < u16::MAX;
         self.under_way += u16::from(is_counted);
-        SessionRequest { session: self.id(), is_counted }
+        SessionRequest { session: self.id(), is_counted, begins_page }
     }
 
     pub(super) fn finish(&mut self, request: &SessionRequest, now: Timestamp) {

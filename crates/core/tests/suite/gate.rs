@@ -1,12 +1,14 @@
 //! The gate against a simple model of plain lists.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tidegate_core::gate::*;
 use tidegate_core::queue::{Full, Lane, Queue, QueueConfig, QueueHandle, Waiting};
-use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 use super::heap;
 
@@ -52,7 +54,6 @@ enum Op {
     /// at once.
     Drain,
     Limit(Option<u32>),
-    NewcomerRate(Option<u32>),
     Reconfigure {
         max_queue: usize,
         swap: bool,
@@ -68,13 +69,13 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (0u64..30).prop_map(Op::Advance),
         8 => Just(Op::Drain),
         1 => prop::option::of(0u32..6).prop_map(Op::Limit),
-        1 => prop::option::of(0u32..200).prop_map(Op::NewcomerRate),
         1 => (0usize..12, any::<bool>()).prop_map(|(max_queue, swap)| Op::Reconfigure { max_queue, swap }),
     ]
 }
 
 fn lane() -> impl Strategy<Value = Lane> {
-    prop_oneof![3 => Just(Lane::Ordinary), 1 => Just(Lane::Admitted), 2 => Just(Lane::Newcomer)]
+    let of_sessions = prop_oneof![Just(Lane::Admitted), Just(Lane::Page)];
+    prop_oneof![3 => Just(Lane::Ordinary), 1 => of_sessions, 2 => Just(Lane::Newcomer)]
 }
 
 /// A waiting request.
@@ -97,12 +98,9 @@ struct Model {
     waiting: Vec<Waits>,
     /// By id, also of requests that have left.
     handles: HashMap<u64, QueueHandle>,
-    in_flight: Vec<Request>,
+    in_flight: Vec<(Request, Lane)>,
     /// Arrived, finished, shed, abandoned.
     counts: [u64; 4],
-    newcomer_rate: Option<f64>,
-    /// The last newcomer who went, and when.
-    last_newcomer: Option<(u64, Cost)>,
 }
 
 impl Model {
@@ -118,8 +116,6 @@ impl Model {
             handles: HashMap::new(),
             in_flight: Vec::new(),
             counts: [0; 4],
-            newcomer_rate: None,
-            last_newcomer: None,
         }
     }
 
@@ -131,7 +127,8 @@ impl Model {
         match *op {
             Op::Arrive { class, lane } => self.arrive(class, lane),
             Op::Finish(n) if !self.in_flight.is_empty() => {
-                let done = self.in_flight.remove(n % self.in_flight.len());
+                let (done, lane) = self.in_flight.remove(n % self.in_flight.len());
+                self.gate.answered(lane, ms(self.now));
                 self.gate.finish(done.class, done.cost, ms(self.now));
                 self.counts[1] += 1;
             }
@@ -162,51 +159,34 @@ impl Model {
                 let config = GateConfig { classes, ..config(self.limit, max_queue) };
                 self.gate.reconfigure(&config, ms(self.now));
             }
-            Op::NewcomerRate(rate) => {
-                let per_second = |rate: u32| Rate::per_second(rate.into()).unwrap();
-                self.gate.set_newcomer_rate(rate.map(per_second), ms(self.now));
-                // A rate of zero is none.
-                self.newcomer_rate = rate.filter(|rate| *rate > 0).map(f64::from);
-            }
             Op::Finish(_) | Op::Abandon(_) => {}
         }
         self.check();
     }
 
-    /// When the next newcomer may go.
-    fn turn(&self) -> Timestamp {
-        let (Some(rate), Some((at, cost))) = (self.newcomer_rate, self.last_newcomer) else { return ms(0) };
-        ms(at) + Duration::from_secs_f64(cost.units() / rate)
-    }
-
+    /// Newcomers go while fewer pages begin than the gate allows. What it allows is another test's matter.
     fn may_go(&self, lane: Lane) -> bool {
-        lane != Lane::Newcomer || self.turn() <= ms(self.now)
+        let begin = self.in_flight.iter().filter(|(_, lane)| lane.begins_page()).count();
+        lane != Lane::Newcomer || self.gate.max_pages().is_none_or(|most| (begin as f64) < most)
     }
 
     /// Waiting requests that go before a new one of that lane.
     fn ahead_of(&self, lane: Lane) -> usize {
         let may_go = self.waiting.iter().filter(|w| self.may_go(w.lane));
-        may_go.filter(|w| lane != Lane::Admitted || w.lane == Lane::Admitted).count()
-    }
-
-    fn forwarded(&mut self, request: Request, lane: Lane) {
-        if lane == Lane::Newcomer {
-            assert!(self.may_go(lane), "{request:?} before {:?}", self.turn());
-            self.last_newcomer = Some((self.now, request.cost));
-        }
-        self.in_flight.push(request);
+        may_go.filter(|w| !lane.goes_first() || w.lane.goes_first()).count()
     }
 
     fn arrive(&mut self, class: u8, lane: Lane) {
         self.next_id += 1;
         let request = request(self.next_id, class);
         self.counts[0] += 1;
+        let may_go = self.room() && self.may_go(lane) && self.ahead_of(lane) == 0;
         let decision = match lane {
             Lane::Ordinary => self.gate.arrive(request, ms(self.now)),
             _ => self.gate.arrive_as(request, lane, None, ms(self.now)),
         };
-        if self.room() && self.may_go(lane) && self.ahead_of(lane) == 0 {
-            self.forwarded(request, lane);
+        if may_go {
+            self.in_flight.push((request, lane));
             assert_eq!(decision, QueueDecision::Forward);
         } else if lane != Lane::Ordinary || self.waiting.len() < self.max_queue {
             self.waiting.push(Waits { request, lane, since: self.now });
@@ -241,16 +221,16 @@ impl Model {
     }
 
     /// The gate forwards admitted sessions first, then by priority, then by arrival; within a class newcomers
-    /// before ordinary requests, once their turn has come.
+    /// before ordinary requests, while they may go.
     fn drain(&mut self) {
         loop {
             let first_of = |class| {
                 let queued =
                     self.waiting.iter().enumerate().filter(|(_, w)| w.request.class.index() == class);
-                let lane = |w: &Waits| (w.lane != Lane::Admitted, w.lane == Lane::Ordinary);
+                let lane = |w: &Waits| (!w.lane.goes_first(), w.lane == Lane::Ordinary);
                 queued.filter(|(_, w)| self.may_go(w.lane)).min_by_key(|(at, w)| (lane(w), *at))
             };
-            let rank = |w: &Waits| (w.lane != Lane::Admitted, self.priorities[w.request.class.index()]);
+            let rank = |w: &Waits| (!w.lane.goes_first(), self.priorities[w.request.class.index()]);
             let best = (0..4).filter_map(first_of).min_by_key(|(at, w)| (rank(w), *at)).map(|(at, _)| at);
             let Some(Leaving::Forward(woken)) = self.gate.next(ms(self.now)) else {
                 assert!(!self.room() || best.is_none(), "a slot is free and a request waits");
@@ -260,8 +240,8 @@ impl Model {
             let Waits { request, lane, since } = self.waiting.remove(best.expect("a waiting request"));
             let waited = Duration::from_millis(self.now - since);
             let Request { id, class, cost } = request;
-            assert_eq!(woken, Woken { id, handle: self.handles[&id], class, cost, waited });
-            self.forwarded(request, lane);
+            assert_eq!(woken, Woken { id, handle: self.handles[&id], class, lane, cost, waited });
+            self.in_flight.push((request, lane));
         }
     }
 
@@ -277,14 +257,12 @@ impl Model {
         let admitted = || self.waiting.iter().filter(|w| w.lane != Lane::Ordinary).map(|w| &w.request);
         let newcomers = self.waiting.iter().filter(|w| w.lane == Lane::Newcomer).count();
         assert_eq!(t.newcomers, newcomers);
-        let is_spaced = newcomers > 0 && !self.may_go(Lane::Newcomer);
-        let next_ready = self.gate.next_ready().filter(|at| *at > ms(self.now));
-        assert_eq!(next_ready, (is_spaced && self.room()).then(|| self.turn()));
+        assert_eq!(self.gate.next_ready(), None, "no class has an egress bucket");
         assert_eq!((t.admitted, t.admitted_cost), (admitted().count(), admitted().fold(Cost::ZERO, cost)));
-        assert_eq!(t.in_flight_cost, self.in_flight.iter().fold(Cost::ZERO, cost));
+        assert_eq!(t.in_flight_cost, self.in_flight.iter().map(|(r, _)| r).fold(Cost::ZERO, cost));
         for class in (0..4).map(ClassId) {
             let queued = self.waiting.iter().filter(|w| w.request.class == class).count();
-            let flying = self.in_flight.iter().filter(|r| r.class == class).count();
+            let flying = self.in_flight.iter().filter(|(r, _)| r.class == class).count();
             assert_eq!((self.gate.queued(class), self.gate.in_flight(class) as usize), (queued, flying));
         }
     }
@@ -324,59 +302,154 @@ fn a_lowered_limit_takes_nothing_back_and_forwards_nothing() {
     assert_eq!(gate.next(ms(9)), None);
 }
 
-/// Newcomers go one by one, also if slots are free; all others go as before.
-#[test]
-fn newcomers_are_spaced() {
-    let mut gate = Gate::new(&config(None, 10));
-    let ask = |gate: &mut Gate, id, lane, at| gate.arrive_as(request(id, 0), lane, None, ms(at));
-    let next = |gate: &mut Gate, at| gate.next(ms(at)).and_then(Leaving::forwarded).map(|w| w.id);
-    // A request every 20 ms.
-    let each_s = request(0, 0).cost.units();
-    gate.set_newcomer_rate(Rate::per_second(50.0 * each_s), ms(0));
-    assert_eq!(ask(&mut gate, 1, Lane::Newcomer, 100), QueueDecision::Forward);
-    for id in 2..6 {
-        assert!(matches!(ask(&mut gate, id, Lane::Newcomer, 101), QueueDecision::Queued(_)));
-    }
-    assert_eq!(ask(&mut gate, 6, Lane::Ordinary, 102), QueueDecision::Forward);
-    assert_eq!(ask(&mut gate, 7, Lane::Admitted, 102), QueueDecision::Forward);
-    assert_eq!((next(&mut gate, 119), gate.next_ready()), (None, Some(ms(120))));
-    // They show nothing about the origin, which could take more.
-    assert_eq!((gate.totals().newcomers, gate.totals().held), (4, 0));
-    assert_eq!(
-        (next(&mut gate, 120), next(&mut gate, 120), gate.next_ready()),
-        (Some(2), None, Some(ms(140)))
-    );
-    // After a pause there is no burst.
-    assert_eq!(
-        (next(&mut gate, 900), next(&mut gate, 900), gate.next_ready()),
-        (Some(3), None, Some(ms(920)))
-    );
-    gate.set_newcomer_rate(Rate::per_second(200.0 * each_s), ms(900));
-    assert_eq!(
-        (next(&mut gate, 904), gate.next_ready()),
-        (None, Some(ms(905))),
-        "another rate holds at once"
-    );
-    gate.set_newcomer_rate(None, ms(904));
-    assert_eq!((next(&mut gate, 904), next(&mut gate, 904), next(&mut gate, 904)), (Some(4), Some(5), None));
-    assert_eq!((gate.totals().queued, gate.next_ready()), (0, None));
+/// An origin that takes 100 ms for a request, a tenth more or less, with a crowd of newcomers at the gate.
+/// When a newcomer's page has
+/// come, its parts are requested at once.
+struct Crowd {
+    gate: Gate,
+    now: u64,
+    parts: usize,
+    next_id: u64,
+    /// By the end of their service: their class, which is 1 for parts, and lane.
+    at_origin: BTreeMap<(u64, u64), (ClassId, Lane)>,
+    served: usize,
+    longest_wait: Duration,
+    rng: StdRng,
 }
 
-/// Callers read the clock before they have the gate: one may come with an earlier instant than the last.
+impl Crowd {
+    const EACH_MS: u64 = 100;
+
+    fn new(slots: u32, parts: usize) -> Self {
+        let gate = Gate::new(&config(Some(slots), 10_000));
+        let (at_origin, longest_wait) = (BTreeMap::new(), Duration::ZERO);
+        let rng = StdRng::seed_from_u64(7);
+        let mut crowd = Self { gate, now: 0, parts, next_id: 0, at_origin, served: 0, longest_wait, rng };
+        (0..2 * slots).for_each(|_| crowd.ask(0, Lane::Newcomer));
+        crowd
+    }
+
+    fn ask(&mut self, class: u8, lane: Lane) {
+        self.next_id += 1;
+        let request = Request { cost: Cost::ONE, ..request(self.next_id, class) };
+        if self.gate.arrive_as(request, lane, None, ms(self.now)) == QueueDecision::Forward {
+            self.sent(self.next_id, request.class, lane);
+        }
+    }
+
+    fn sent(&mut self, id: u64, class: ClassId, lane: Lane) {
+        let takes = self.rng.random_range(Self::EACH_MS - 10..=Self::EACH_MS + 10);
+        self.at_origin.insert((self.now + takes, id), (class, lane));
+        if lane == Lane::Newcomer {
+            // There are always more of them.
+            self.ask(0, Lane::Newcomer);
+        }
+    }
+
+    fn play(&mut self, seconds: u64) {
+        let end = self.now + 1_000 * seconds;
+        while let Some(((at, _), (class, lane))) = self.at_origin.pop_first() {
+            self.now = at;
+            self.gate.answered(lane, ms(at));
+            self.gate.finish(class, Cost::ONE, ms(at));
+            self.served += 1;
+            if lane.begins_page() {
+                (0..self.parts).for_each(|_| self.ask(1, Lane::Admitted));
+            }
+            while let Some(Leaving::Forward(woken)) = self.gate.next(ms(at)) {
+                if woken.lane != Lane::Newcomer {
+                    self.longest_wait = self.longest_wait.max(woken.waited);
+                }
+                self.sent(woken.id, woken.class, woken.lane);
+            }
+            if at >= end {
+                return;
+            }
+        }
+    }
+
+    /// Served since `before`, of what the slots can serve in so many seconds.
+    fn share(&self, before: usize, slots: u32, seconds: u64) -> f64 {
+        (self.served - before) as f64 / (f64::from(slots) * seconds as f64 * 1e3 / Self::EACH_MS as f64)
+    }
+}
+
+/// Newcomers go as far as their parts will find slots: no part waits for longer than a request takes, and
+/// most
+/// slots are in use. The fewer slots, the more of them chance leaves idle, where all visits have one page.
 #[test]
-fn an_earlier_instant_takes_the_turn_of_a_newcomer_back() {
-    let mut gate = Gate::new(&config(Some(1), 10));
-    gate.set_newcomer_rate(Rate::per_second(1.0), ms(0));
-    gate.arrive_as(request(1, 0), Lane::Newcomer, None, ms(0));
-    gate.arrive_as(request(2, 0), Lane::Newcomer, None, ms(0));
-    let turn = ms(0) + Duration::from_secs_f64(request(1, 0).cost.units());
-    gate.arrive(request(3, 1), turn);
-    gate.finish(ClassId(0), request(1, 0).cost, turn);
-    let before = turn.saturating_sub(Duration::from_millis(1));
-    assert_eq!(gate.next(before).and_then(Leaving::forwarded).map(|w| w.id), Some(3));
-    gate.finish(ClassId(1), request(3, 1).cost, before);
-    assert_eq!((gate.next(before), gate.next_ready()), (None, Some(turn)));
-    assert_eq!(gate.next(turn).and_then(Leaving::forwarded).map(|w| w.id), Some(2));
+fn newcomers_leave_slots_for_the_parts_of_their_pages() {
+    for (slots, parts, least) in [(320, 13, 0.95), (40, 13, 0.87), (100, 4, 0.87)] {
+        let mut crowd = Crowd::new(slots, parts);
+        crowd.play(20);
+        crowd.longest_wait = Duration::ZERO;
+        let before = crowd.served;
+        crowd.play(60);
+        let (share, waited) = (crowd.share(before, slots, 60), crowd.longest_wait);
+        assert!(share > least, "{slots} slots, {parts} parts: {share}");
+        assert!(waited <= Duration::from_millis(Crowd::EACH_MS), "{slots} slots, {parts} parts: {waited:?}");
+        let most = crowd.gate.max_pages().expect("a limit");
+        let expected = f64::from(slots) / (parts as f64 + 1.0);
+        assert!((most / expected - 1.0).abs() < 0.05, "{slots} slots, {parts} parts: {most}");
+    }
+}
+
+/// With fewer slots than a page has parts the slots are in use all the same.
+#[test]
+fn newcomers_keep_few_slots_busy() {
+    for (slots, parts) in [(8, 11), (4, 13), (1, 3)] {
+        let mut crowd = Crowd::new(slots, parts);
+        crowd.play(60);
+        let share = crowd.share(0, slots, 60);
+        assert!(share > 0.97, "{slots} slots, {parts} parts: {share}");
+    }
+}
+
+#[test]
+fn newcomers_who_bring_nothing_take_every_slot() {
+    let mut crowd = Crowd::new(16, 0);
+    crowd.play(10);
+    assert!(crowd.share(0, 16, 10) > 0.99);
+    let mut gate = Gate::new(&config(None, 10));
+    let ask = |id| gate.arrive_as(request(id, 0), Lane::Newcomer, None, ms(0));
+    assert!((0..100).map(ask).all(|decision| decision == QueueDecision::Forward), "without a limit");
+}
+
+/// The pages of sessions under way count as those of newcomers do, and wait for nothing but a slot.
+#[test]
+fn pages_of_sessions_take_the_places_of_newcomers() {
+    let mut gate = Gate::new(&config(Some(50), 10));
+    let ask = |gate: &mut Gate, id, lane, at| gate.arrive_as(request(id, 0), lane, None, ms(at));
+    let answer = |gate: &mut Gate, lane, at| {
+        gate.answered(lane, ms(at));
+        gate.finish(ClassId(0), request(0, 0).cost, ms(at));
+    };
+    // A page with nine parts.
+    ask(&mut gate, 0, Lane::Page, 0);
+    answer(&mut gate, Lane::Page, 100);
+    (1..10).for_each(|id| assert_eq!(ask(&mut gate, id, Lane::Admitted, 100), QueueDecision::Forward));
+    (1..10).for_each(|_| answer(&mut gate, Lane::Admitted, 200));
+    assert!((gate.max_pages().expect("a limit") - 5.0).abs() < 1e-9, "a tenth of the slots");
+    for id in 10..15 {
+        assert_eq!(ask(&mut gate, id, Lane::Newcomer, 200), QueueDecision::Forward);
+    }
+    assert!(matches!(ask(&mut gate, 15, Lane::Newcomer, 200), QueueDecision::Queued(_)));
+    assert_eq!(ask(&mut gate, 16, Lane::Ordinary, 200), QueueDecision::Forward);
+    for id in 17..20 {
+        assert_eq!(ask(&mut gate, id, Lane::Page, 200), QueueDecision::Forward);
+    }
+    // It shows nothing about the origin, which could take more.
+    assert_eq!((gate.totals().newcomers, gate.totals().held), (1, 0));
+    for left in [7, 6, 5] {
+        answer(&mut gate, Lane::Newcomer, 200);
+        assert_eq!(gate.next(ms(200)), None, "{left} pages begin");
+    }
+    answer(&mut gate, Lane::Page, 200);
+    assert_eq!(gate.next(ms(200)).and_then(Leaving::forwarded).map(|w| w.id), Some(15));
+    // Another limit holds at once.
+    assert!(matches!(ask(&mut gate, 20, Lane::Newcomer, 200), QueueDecision::Queued(_)));
+    gate.set_limit(Some(60));
+    assert_eq!(gate.next(ms(200)).and_then(Leaving::forwarded).map(|w| w.id), Some(20));
 }
 
 #[test]

@@ -415,28 +415,6 @@ fn two_processes_use_the_slots_of_tokencheck() {
     assert!(enters(enter(3, ticket, at(3_120))));
 }
 
-/// Newcomers go to the origin as fast as sessions let them, and at least as fast as in the long run.
-#[test]
-fn newcomers_are_spaced_by_what_sessions_will_ask_for() {
-    let of = |capacity: Rate, per_s: Option<f64>| {
-        let admission = Admission::Room(Box::new(Room::new(config(), capacity, START)));
-        let (each_per_s, newcomers_share, first) = (0.25, 0.125, 1.0);
-        let expected = |per_s| ExpectedSessions { per_s, each_per_s, newcomers_share, first };
-        admission.expect_sessions(per_s.map(expected));
-        admission.tick(&Totals::default(), true, at(100));
-        admission.newcomer_rate().map(Rate::get)
-    };
-    let capacity = Rate::per_second(100.0).unwrap();
-    assert_eq!(of(capacity, None), None, "nothing is known of them");
-    assert_eq!(of(Rate::MAX, Some(60.0)), None, "the origin takes all");
-    assert_eq!(of(Rate::ZERO, Some(60.0)), None, "nobody is let in");
-    // Five times as fast: the slack.
-    for (per_s, expected) in [(60.0, 5.0 * 40.0), (95.0, 5.0 * 12.5), (180.0, 5.0 * 12.5)] {
-        let rate = of(capacity, Some(per_s)).expect("a rate");
-        assert!((rate - expected).abs() < 1e-6, "{per_s}: {rate}");
-    }
-}
-
 /// Pages that ask seconds after their turn are a crowd when they come, and each brings a session.
 #[test]
 fn visitors_whose_turn_has_come_and_who_are_not_here_count_as_the_sessions_they_will_begin() {

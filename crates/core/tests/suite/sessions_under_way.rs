@@ -39,6 +39,26 @@ fn under_way(sessions: &Sessions) -> Vec<u16> {
     sessions.list(0, 100).sessions.iter().map(|line| line.under_way).collect()
 }
 
+/// A page comes after a pause, its parts right after it.
+#[test]
+fn a_request_begins_a_page_if_its_session_had_paused() {
+    let sessions = Sessions::new(&config(), START);
+    let page = admit(&sessions, 1, at(0)).unwrap();
+    assert!(page.begins_page(), "its first");
+    // While the page is under way, also for long.
+    let early = touch(&sessions, 1, at(3_000));
+    assert!(!early.begins_page());
+    [page, early].into_iter().for_each(|request| sessions.finish(request, at(5_000)));
+    let part = touch(&sessions, 1, at(5_999));
+    assert!(!part.begins_page());
+    sessions.finish(part, at(6_100));
+    let next = touch(&sessions, 1, at(7_100));
+    assert!(next.begins_page(), "a second after its last answer");
+    sessions.finish(next, at(7_200));
+    let other = Sessions::new(&config(), START);
+    assert!(other.readmit(key(2), TIER, at(0), at(100)).unwrap().begins_page(), "nothing is known of it");
+}
+
 #[test]
 fn a_slow_request_keeps_its_session_and_the_timeout_counts_from_its_end() {
     // Also much longer than the wheel, and for every way in which a request begins.

@@ -142,7 +142,6 @@ impl Capacity {
         let usable = shared.has_somewhere_to_go(&shared.config.load().settings.role);
         (self.tunables, self.estimate) = self.steering.steer(&shared.admission, &gate, usable, samples, now);
         shared.gate.set_limit(usable_limit(self.tunables.max_in_flight, shared));
-        shared.gate.set_newcomer_rate(shared.admission.newcomer_rate());
         self.count();
         gate
     }

@@ -217,15 +217,16 @@ impl RequestContext {
         }
         match &self.session {
             Some(session) if session.is_first() => Lane::Newcomer,
+            Some(session) if session.begins_page() => Lane::Page,
             Some(session) if session.is_admitted() => Lane::Admitted,
             _ => Lane::Ordinary,
         }
     }
 
-    /// The lane of a request whose answer others may share: they do not wait for the turn of a newcomer.
+    /// The lane of a request whose answer others may share: they do not wait as a newcomer does.
     pub(crate) fn shared_lane(&self) -> Lane {
         match self.lane() {
-            Lane::Newcomer => Lane::Admitted,
+            Lane::Newcomer | Lane::Page => Lane::Admitted,
             lane => lane,
         }
     }

@@ -18,7 +18,7 @@ use tidegate_core::gate::{
     Gate, GateConfig, Leaving, QueueDecision, Request, STREAM_AFTER, Served, ShedReason, Totals,
 };
 use tidegate_core::queue::{Lane, QueueHandle};
-use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
 use crate::base::clock::Clock;
@@ -115,10 +115,17 @@ fn at_least<T: Default>(list: &mut Vec<T>, at: usize) -> &mut T {
     &mut list[at]
 }
 
+/// What the gate is to be told of a request when its in-flight slot is released.
+#[derive(Clone, Copy)]
+struct Sent {
+    class: ClassId,
+    lane: Lane,
+    cost: Cost,
+}
+
 /// An answer under way that still holds its in-flight slot.
 struct Answering {
-    class: ClassId,
-    cost: Cost,
+    sent: Sent,
     served: Served,
 }
 
@@ -199,7 +206,7 @@ impl GateKeeper {
             }
         };
         drop(inner);
-        Entering { keeper: self.clone(), id, class, cost, arrived: now, state }
+        Entering { keeper: self.clone(), id, sent: Sent { class, lane, cost }, arrived: now, state }
     }
 
     /// Refuses requests that waited too long, and takes back the slots of answers that stream. On the control
@@ -215,8 +222,8 @@ impl GateKeeper {
         inner.wake(now);
     }
 
-    /// Wakes requests that wait only for their class's egress bucket, or for the turn of newcomers, once it
-    /// is time: no other event would. Never returns.
+    /// Wakes requests that wait only for their class's egress bucket once it is time: no other event would.
+    /// Never returns.
     pub async fn wake_for_egress(&self) {
         let alarm = self.lock().alarm.clone();
         loop {
@@ -254,14 +261,6 @@ impl GateKeeper {
         }
     }
 
-    /// Sets how much work of newcomers goes per second. Requests whose turn has come are forwarded.
-    pub fn set_newcomer_rate(&self, rate: Option<Rate>) {
-        let now = self.clock.now();
-        let mut inner = self.lock();
-        inner.gate.set_newcomer_rate(rate, now);
-        inner.wake(now);
-    }
-
     /// What each of the first `classes` classes has at the gate and at the origin.
     pub fn by_class(&self, classes: usize) -> Vec<ClassLoad> {
         let inner = self.lock();
@@ -286,25 +285,31 @@ impl GateKeeper {
     }
 
     /// Gives back the slot of a streaming answer, whose head has come.
-    fn streams(&self, class: ClassId, cost: Cost, served: &Served) {
+    fn streams(&self, sent: Sent, served: &Served) {
         let now = self.clock.now();
         let mut inner = self.lock();
-        inner.gate.stream(class, cost, served, now, now);
+        inner.streams(sent, served, now, now);
         inner.wake(now);
     }
 
-    fn finish(&self, class: ClassId, cost: Cost, served: Option<&Served>, now: Timestamp) {
-        self.lock().finish(class, cost, served, now);
+    fn finish(&self, sent: Sent, served: Option<&Served>, now: Timestamp) {
+        self.lock().finish(sent, served, now);
     }
 }
 
 impl Inner {
-    fn finish(&mut self, class: ClassId, cost: Cost, served: Option<&Served>, now: Timestamp) {
+    fn finish(&mut self, sent: Sent, served: Option<&Served>, now: Timestamp) {
+        self.gate.answered(sent.lane, now);
         match served {
-            Some(served) => self.gate.complete(class, cost, served, now),
-            None => self.gate.finish(class, cost, now),
+            Some(served) => self.gate.complete(sent.class, sent.cost, served, now),
+            None => self.gate.finish(sent.class, sent.cost, now),
         }
         self.wake(now);
+    }
+
+    fn streams(&mut self, sent: Sent, served: &Served, head: Timestamp, now: Timestamp) {
+        self.gate.answered(sent.lane, now);
+        self.gate.stream(sent.class, sent.cost, served, head, now);
     }
 
     /// Requests that have an in-flight slot or wait for one, and the number of slots.
@@ -318,8 +323,8 @@ impl Inner {
         while let Some(oldest) = answering.first_entry()
             && now.since(oldest.key().0) >= STREAM_AFTER
         {
-            let ((head, _), Answering { class, cost, served }) = oldest.remove_entry();
-            self.gate.stream(class, cost, &served, head, now);
+            let ((head, _), Answering { sent, served }) = oldest.remove_entry();
+            self.streams(sent, &served, head, now);
         }
     }
 
@@ -350,6 +355,7 @@ impl Inner {
             let told = self.waiting.take(woken.handle).is_some_and(|tell| tell.send(Ok(in_flight)).is_ok());
             if !told {
                 // It left before it was woken: the slot goes to the next.
+                self.gate.answered(woken.lane, now);
                 self.gate.finish(woken.class, woken.cost, now);
             }
         }
@@ -368,8 +374,7 @@ enum EnteringState {
 pub struct Entering {
     keeper: Arc<GateKeeper>,
     id: u64,
-    class: ClassId,
-    cost: Cost,
+    sent: Sent,
     arrived: Timestamp,
     state: EnteringState,
 }
@@ -391,8 +396,7 @@ impl Future for Entering {
         Poll::Ready(verdict.map(|in_flight| InFlightSlot {
             keeper: self.keeper.clone(),
             id: self.id,
-            class: self.class,
-            cost: self.cost,
+            sent: self.sent,
             in_flight,
             ended: None,
             state: SlotState::Held,
@@ -406,7 +410,7 @@ impl Drop for Entering {
         match &mut self.state {
             EnteringState::Done | EnteringState::Shed(_) => {}
             EnteringState::Forward(_) => {
-                self.keeper.finish(self.class, self.cost, None, self.keeper.clock.now());
+                self.keeper.finish(self.sent, None, self.keeper.clock.now());
             }
             EnteringState::Queued(spot, told) => {
                 let now = self.keeper.clock.now();
@@ -414,7 +418,7 @@ impl Drop for Entering {
                 if inner.gate.abandon(*spot, now) {
                     inner.waiting.take(*spot);
                 } else if matches!(told.try_recv(), Ok(Ok(_))) {
-                    inner.finish(self.class, self.cost, None, now);
+                    inner.finish(self.sent, None, now);
                 }
             }
         }
@@ -425,8 +429,7 @@ impl Drop for Entering {
 pub struct InFlightSlot {
     keeper: Arc<GateKeeper>,
     id: u64,
-    class: ClassId,
-    cost: Cost,
+    sent: Sent,
     in_flight: u32,
     /// How the request ended, and when.
     ended: Option<(Served, Timestamp)>,
@@ -455,7 +458,7 @@ impl InFlightSlot {
         if self.state == SlotState::Held {
             self.state = SlotState::Answering(head, worker);
             let served = Served { sent, in_flight: self.in_flight, ok };
-            let answering = Answering { class: self.class, cost: self.cost, served };
+            let answering = Answering { sent: self.sent, served };
             self.keeper.list(worker).lock().insert((head, self.id), answering);
         }
     }
@@ -464,7 +467,7 @@ impl InFlightSlot {
     pub fn streams(mut self, sent: Timestamp, ok: bool) {
         let served = Served { sent, in_flight: self.in_flight, ok };
         self.state = SlotState::GivenBack;
-        self.keeper.streams(self.class, self.cost, &served);
+        self.keeper.streams(self.sent, &served);
     }
 }
 
@@ -481,7 +484,7 @@ impl Drop for InFlightSlot {
         if is_held {
             let (served, now) = self.ended.take().unzip();
             let now = now.unwrap_or_else(|| self.keeper.clock.now());
-            self.keeper.finish(self.class, self.cost, served.as_ref(), now);
+            self.keeper.finish(self.sent, served.as_ref(), now);
         }
     }
 }

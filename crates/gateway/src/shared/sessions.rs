@@ -159,6 +159,12 @@ impl RequestSession {
         self.stay.as_ref().is_some_and(|stay| stay.begins.is_some())
     }
 
+    /// Whether it begins a page of an admitted session.
+    pub(crate) fn begins_page(&self) -> bool {
+        let request = self.stay.as_ref().and_then(|stay| stay.request.as_ref());
+        request.is_some_and(SessionRequest::begins_page)
+    }
+
     /// The key the new session would have. An invalid pass never becomes valid again, so its key is not used;
     /// a cookie or an address may begin another session. One that begins with a ticket has the ticket's key:
     /// the visitor is known by it until the pass arrives, in another tab or after a reload.

@@ -51,7 +51,7 @@ impl LaneRank {
 impl From<Lane> for LaneRank {
     fn from(lane: Lane) -> Self {
         match lane {
-            Lane::Admitted => Self::Admitted,
+            Lane::Admitted | Lane::Page => Self::Admitted,
             Lane::Newcomer => Self::Newcomer,
             Lane::Ordinary => Self::Ordinary,
         }

@@ -70,6 +70,7 @@ impl World<'_> {
         let (sent, in_flight) = (process.now(request.sent_us), request.in_flight);
         let served = Served { sent, in_flight, ok: true };
         let (head, now) = (process.now(head_us), process.now(self.now_us));
+        process.gate.answered(request.lane, now);
         process.gate.stream(request.class, request.cost, &served, head, now);
         self.oracle.finished(identity(at, generation));
         self.wake();

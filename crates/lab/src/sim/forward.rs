@@ -8,6 +8,7 @@ use rand::RngCore;
 use tidegate_core::gate::{self, Leaving, QueueDecision, ShedReason};
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::queue::Lane;
+use tidegate_core::session::SessionRequest;
 use tidegate_gateway::upstream::balance::{InFlight, Miss, Replica};
 
 use super::LATENCY_US;
@@ -55,9 +56,11 @@ impl World<'_> {
         let (number, class, cost) = (request.client, request.class, request.cost);
         let lane = match request.session {
             Some(session) if session.begins => Lane::Newcomer,
+            Some(_) if request.under_way.as_ref().is_some_and(SessionRequest::begins_page) => Lane::Page,
             Some(_) => Lane::Admitted,
             None => Lane::Ordinary,
         };
+        request.lane = lane;
         let asked = gate::Request { id, class, cost };
         process.shard.enters(class, request.arrived);
         let decision = process.gate.arrive_as(asked, lane, None, now);
@@ -98,6 +101,7 @@ impl World<'_> {
             is_part,
             generation,
             class,
+            lane: Lane::Ordinary,
             cost,
             path,
             idempotent,
@@ -276,6 +280,7 @@ impl World<'_> {
         let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
         let id = identity(at, generation);
         let (client, class, cost, spot) = (request.client, request.class, request.cost, request.spot);
+        let lane = request.lane;
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
         let (session, arrived) = (request.session.filter(|_| request.head_us.is_none()), request.arrived);
         let is_under_way = request.head_us.is_none();
@@ -292,6 +297,7 @@ impl World<'_> {
                 if streams {
                     self.streaming -= 1;
                 } else {
+                    process.gate.answered(lane, now);
                     process.gate.finish(class, cost, now);
                     self.oracle.finished(id);
                 }
@@ -352,6 +358,7 @@ impl World<'_> {
             } else {
                 let (sent, in_flight) = (process.now(request.sent_us), request.in_flight);
                 let served = gate::Served { sent, in_flight, ok: outcome == Outcome::Served };
+                process.gate.answered(request.lane, now);
                 process.gate.complete(request.class, request.cost, &served, now);
                 self.oracle.finished(id);
             }

@@ -157,7 +157,6 @@ impl GateProcess {
         let (tunables, estimate) =
             self.steering.steer(&self.admission, &gate, is_origin_usable, &self.samples, now);
         self.gate.set_limit([tunables.max_in_flight, most_in_flight].into_iter().flatten().min());
-        self.gate.set_newcomer_rate(self.admission.newcomer_rate(), now);
         self.estimate = estimate;
         self.believed = tunables.capacity;
         if let Some(rules) = &mut self.rules {

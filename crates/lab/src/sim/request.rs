@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::histogram::{Histogram, Recorder};
-use tidegate_core::queue::QueueHandle;
+use tidegate_core::queue::{Lane, QueueHandle};
 use tidegate_core::session::{SessionKey, SessionRequest};
 use tidegate_core::ticket::{Pass, Ticket};
 use tidegate_core::units::{ClassId, Cost, Timestamp};
@@ -49,6 +49,8 @@ pub(crate) struct Request {
     /// Tells it from earlier requests with the same number.
     pub(crate) generation: u32,
     pub(crate) class: ClassId,
+    /// At the gate.
+    pub(crate) lane: Lane,
     pub(crate) cost: Cost,
     pub(crate) path: u32,
     pub(crate) idempotent: bool,

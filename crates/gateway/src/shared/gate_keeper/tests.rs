@@ -5,6 +5,7 @@ use tidegate_core::gate::ClassConfig;
 use tidegate_core::units::Rate;
 
 use std::pin::pin;
+use std::task::Waker;
 
 use super::*;
 use crate::shared::free_slots::Silence;
@@ -118,35 +119,55 @@ async fn a_request_that_waits_only_for_an_egress_bucket_is_woken() {
     alarm.abort();
 }
 
-/// In real time, as above.
+/// However a request ends that begins a page, it counts no more: as many newcomers go as before.
 #[tokio::test]
-async fn a_newcomer_that_waits_only_for_its_turn_is_woken() {
-    let keeper = GateKeeper::new(&GateConfig::default(), Arc::new(Clock::new()));
-    let come = |visitors: u32, now| -> Vec<_> {
-        let enter = |_| keeper.enter(ClassId(0), Cost::ONE, Lane::Newcomer, None, now);
-        (0..visitors).map(enter).collect()
-    };
-    keeper.set_newcomer_rate(Rate::per_second(50.0));
-    let newcomers = come(4, keeper.clock.now());
-    assert_eq!((keeper.totals().in_flight, keeper.totals().newcomers), (1, 3));
-    let alarm = tokio::spawn({
-        let keeper = keeper.clone();
-        async move { keeper.wake_for_egress().await }
-    });
-    // No request finishes, and no tick comes.
-    let mut slots = Vec::new();
-    for newcomer in newcomers {
-        slots.push(newcomer.await.expect("a slot"));
+async fn a_page_that_was_begun_counts_until_its_answer() {
+    let config = GateConfig { max_in_flight: Some(2), max_queue: 10, ..GateConfig::default() };
+    let keeper = GateKeeper::new(&config, Arc::new(Clock::new()));
+    let is_held =
+        |newcomer: Pin<&mut Entering>| newcomer.poll(&mut Context::from_waker(Waker::noop())).is_pending();
+    let ask = |lane| keeper.enter(ClassId(0), Cost::ONE, lane, None, keeper.clock.now());
+    for lane in [Lane::Newcomer, Lane::Page] {
+        for end in 0..7 {
+            // Two may begin at once, however few slots there are.
+            let (first, second) = (ask(lane), ask(lane).await.expect("a slot"));
+            keeper.set_limit(Some(3));
+            let mut newcomer = pin!(ask(Lane::Newcomer));
+            assert!(is_held(newcomer.as_mut()), "{lane:?}: two pages begin");
+            let (sent, head) = (keeper.clock.now(), keeper.clock.now());
+            match end {
+                0 => drop(first),
+                1 => drop(first.await.expect("a slot")),
+                2 => first.await.expect("a slot").complete(sent, true, head),
+                3 => first.await.expect("a slot").streams(sent, true),
+                4 => {
+                    let mut slot = first.await.expect("a slot");
+                    slot.answers(sent, head, true, 0);
+                    keeper.tick(head + STREAM_AFTER);
+                    drop(slot);
+                }
+                5 => {
+                    let mut slot = first.await.expect("a slot");
+                    slot.answers(sent, head, true, 0);
+                    slot.complete(sent, true, head);
+                }
+                _ => {
+                    // Its visitor leaves between its turn and the news of it.
+                    let mut slot = first.await.expect("a slot");
+                    keeper.set_limit(Some(2));
+                    let gone = ask(lane);
+                    slot.answers(sent, head, true, 0);
+                    drop(slot);
+                    drop(gone);
+                    keeper.set_limit(Some(3));
+                }
+            }
+            drop(newcomer.await.expect("a slot"));
+            drop(second);
+            assert_eq!((keeper.totals().in_flight, keeper.totals().queued), (0, 0));
+            keeper.set_limit(Some(2));
+        }
     }
-    alarm.abort();
-    // A turn a minute: all go at once where newcomers are not spaced any more.
-    keeper.set_newcomer_rate(Rate::per_second(0.001));
-    let newcomers = come(4, keeper.clock.now());
-    assert_eq!(keeper.totals().newcomers, 4);
-    keeper.set_newcomer_rate(None);
-    assert_eq!((keeper.totals().in_flight, keeper.totals().newcomers), (8, 0));
-    drop((slots, newcomers));
-    assert_eq!(keeper.totals().in_flight, 0);
 }
 
 /// In virtual time, with a timer that is as late as it may be: rounded up to whole milliseconds, and behind a
