@@ -51,7 +51,7 @@ fn what_was_removed_can_come_again() {
     assert!(!fields.contains(name::COOKIE));
     fields.append(name::COOKIE, b"n=3");
     assert_eq!(fields.get(name::COOKIE), Some(&b"n=3"[..]));
-    fields.retain(|name, _| name != b"host");
+    fields.retain(|name, _, _| name != b"host");
     assert_eq!(fields.get(name::HOST), None);
     let mut all = Fields::new();
     all.append(name::HOST, b"b");
@@ -139,7 +139,7 @@ proptest! {
                 }
                 Edit::Retain(least) => {
                     let keeps = |v: &str| v.parse::<u8>().unwrap() >= least;
-                    fields.retain(|_, value| keeps(std::str::from_utf8(value).unwrap()));
+                    fields.retain(|_, _, value| keeps(std::str::from_utf8(value).unwrap()));
                     model.retain(|(_, value)| keeps(value));
                 }
                 Edit::Double if model.len() < 50 => {
