@@ -60,6 +60,17 @@ fn what_was_removed_can_come_again() {
     assert_eq!(all.get(name::COOKIE), Some(&b"n=3"[..]));
 }
 
+/// As of trailers that are dropped.
+#[test]
+fn text_that_is_no_line_is_not_written() {
+    let mut fields = Fields::new();
+    for (start, line) in [(0, "a: 1"), (18, "b: 3")] {
+        fields.push(Line::new(start, line.as_bytes(), 1, None).0);
+    }
+    fields.fill(b"a: 1\r\ndropped: 2\r\nb: 3\r\ndropped: 4\r\n");
+    assert_eq!(written(&fields), "a: 1\r\nb: 3\r\n");
+}
+
 #[test]
 fn text_is_only_what_can_be_seen() {
     let mut fields = Fields::new();
