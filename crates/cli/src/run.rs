@@ -11,7 +11,8 @@ use tidegate_settings::Override;
 use tidegate_settings::kind::toml_string;
 
 use crate::results::fail;
-use crate::{signals, status_line};
+use crate::signals::Reloads;
+use crate::status_line;
 
 /// `tidegate run`
 #[derive(ClapArgs, Debug)]
@@ -45,6 +46,10 @@ pub struct RunOptions {
 
 /// Runs the gate until SIGTERM or SIGINT.
 pub fn run(options: &RunOptions) -> ExitCode {
+    let reloads = match Reloads::hold() {
+        Ok(reloads) => reloads,
+        Err(e) => return fail(format_args!("cannot watch for signals: {e}")),
+    };
     let source = Source { file: options.config.clone(), overrides: overrides(options) };
     let settings = match source.read() {
         Ok(settings) => settings,
@@ -78,7 +83,7 @@ pub fn run(options: &RunOptions) -> ExitCode {
     let http = http.ip().map_or_else(|| http.to_string(), |_| server.http().to_string());
     tracing::info!(http, https, admin = %server.admin(), origin = %replicas, "ready");
     tracing::info!("capacity: {capacity}");
-    let signals = match signals::watch(server.control().clone()) {
+    let signals = match reloads.watch(server.control().clone()) {
         Ok(signals) => signals,
         Err(e) => return fail(format_args!("cannot watch for signals: {e}")),
     };

@@ -6,14 +6,36 @@ use std::thread::JoinHandle;
 
 use tidegate_gateway::base::audit::By;
 use tidegate_gateway::control::driver::Control;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Watches for signals on a thread of its own, for as long as the process lives.
-pub fn watch(control: Arc<Control>) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut term, mut int, mut hup) = {
+/// Takes SIGHUP, which would end the process otherwise. One that comes before [`Reloads::watch`] is not lost.
+pub struct Reloads {
+    runtime: Runtime,
+    hup: Signal,
+}
+
+impl Reloads {
+    /// From now on.
+    pub fn hold() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let hup = {
+            let _in = runtime.enter();
+            signal(SignalKind::hangup())?
+        };
+        Ok(Self { runtime, hup })
+    }
+
+    /// Watches for all signals on a thread of its own, for as long as the process lives.
+    pub fn watch(self, control: Arc<Control>) -> io::Result<JoinHandle<()>> {
+        watch(self, control)
+    }
+}
+
+fn watch(Reloads { runtime, mut hup }: Reloads, control: Arc<Control>) -> io::Result<JoinHandle<()>> {
+    let (mut term, mut int) = {
         let _in = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?)
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         runtime.block_on(async move {

@@ -93,8 +93,9 @@ impl Rules {
             errors.extend(mistakes.into_iter().map(error));
             compiled
         };
-        let rules = rules.iter().enumerate().map(compile).collect();
-        (Classifier { rules }, errors)
+        let rules: Box<[Rule]> = rules.iter().enumerate().map(compile).collect();
+        let asks_host = rules.iter().any(|rule| !rule.host.is_empty());
+        (Classifier { rules, asks_host }, errors)
     }
 }
 
@@ -102,6 +103,7 @@ impl Rules {
 #[derive(Clone, Debug)]
 pub struct Classifier {
     rules: Box<[Rule]>,
+    asks_host: bool,
 }
 
 impl Classifier {
@@ -110,6 +112,11 @@ impl Classifier {
         let request = Seen { head, path: OnceCell::new() };
         let first = self.rules.iter().position(|rule| rule.holds(&request));
         first.map_or(self.default_class(), |i| ClassId(i as u8))
+    }
+
+    /// Whether a class depends on the host, which need not be given otherwise.
+    pub fn asks_host(&self) -> bool {
+        self.asks_host
     }
 
     /// The class of requests that no rule matches: the one after the last rule.

@@ -161,7 +161,7 @@ fn heads() {
         via: "tidegate",
         forwarded: true,
         host: "",
-        request_id: "0123456789abcdef",
+        request_id: b"0123456789abcdef",
         keep_upgrade: false,
         is_own_cookie: tidegate_settings::is_gate_cookie,
     };

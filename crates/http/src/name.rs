@@ -1,5 +1,7 @@
 //! Field names (RFC 9110 5.1): a few dozen are known, and are found by the parser's one pass.
 
+use crate::bytes::{repeat, word};
+
 /// Declares [`Known`] and one constant for each in [`name`](self).
 macro_rules! known {
     ($($variant:ident $constant:ident $text:literal)*) => {
@@ -15,6 +17,11 @@ macro_rules! known {
             /// In lower case.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
+            }
+
+            /// As a line begins with it.
+            pub(crate) const fn with_colon(self) -> &'static str {
+                match self { $(Self::$variant => concat!($text, ": ")),* }
             }
         }
 
@@ -110,14 +117,42 @@ const fn slot(name: &[u8]) -> usize {
     (len * 11 + letter(first) * 28 + letter(last) * 12 + letter(third_last) * 2) % SLOTS
 }
 
-/// Whether `name` is `lower`, in whatever case. Without a branch per byte.
-fn is_same(name: &[u8], lower: &[u8]) -> bool {
-    let differs = |b: u8, c: u8| {
+/// The known names as numbers, eight bytes each.
+static WORDS: [[u64; LONGEST / 8]; COUNT] = {
+    let mut words = [[0; LONGEST / 8]; COUNT];
+    let mut i = 0;
+    while i < COUNT {
+        let name = Known::ALL[i].as_str().as_bytes();
+        assert!(name.len() <= LONGEST);
+        words[i] = in_words(name);
+        i += 1;
+    }
+    words
+};
+
+/// No known name is longer.
+const LONGEST: usize = 24;
+
+const fn in_words(name: &[u8]) -> [u64; LONGEST / 8] {
+    match name.len() {
+        0..=8 => [word(name), 0, 0],
+        9..=16 => [word(name.split_at(8).0), word(name.split_at(8).1), 0],
+        17..=LONGEST => {
+            let (first, rest) = name.split_at(16);
+            [word(first.split_at(8).0), word(first.split_at(8).1), word(rest)]
+        }
+        _ => [0; LONGEST / 8],
+    }
+}
+
+/// Whether `name`, of the same length, is `known` in whatever case.
+fn is_same(name: &[u8], known: Known) -> bool {
+    let differs = |(name, lower): (&u64, &u64)| {
         // Letters may differ in one bit; other characters of known names have no bit of 0x40.
-        let case = (c & 0x40) >> 1;
-        (b ^ c) & !case
+        let case = (lower & repeat(0x40)) >> 1;
+        (name ^ lower) & !case
     };
-    name.len() == lower.len() && name.iter().zip(lower).fold(0, |acc, (&b, &c)| acc | differs(b, c)) == 0
+    in_words(name).iter().zip(&WORDS[known as usize]).fold(0, |acc, pair| acc | differs(pair)) == 0
 }
 
 impl Known {
@@ -126,7 +161,7 @@ impl Known {
         if name.is_empty() {
             return None;
         }
-        TABLE[slot(name)].filter(|known| is_same(name, known.as_str().as_bytes()))
+        TABLE[slot(name)].filter(|known| known.as_str().len() == name.len() && is_same(name, *known))
     }
 }
 
@@ -154,6 +189,7 @@ impl<'a> Name<'a> {
     }
 
     /// The same name, known if it can be.
+    #[inline]
     pub(crate) fn resolved(self) -> Self {
         match self {
             Self::Known(_) => self,

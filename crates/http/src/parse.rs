@@ -4,7 +4,7 @@
 //! order, each only when its LF is there, and the limits are positions in the byte stream. Rejected: waiting
 //! for CRLFCRLF and checking the whole (quadratic for small pieces, and a head of bare LFs would never end).
 
-use crate::bytes::{is_clean, is_text, is_token, trimmed};
+use crate::bytes::{find, first_control, is_text, is_token};
 use crate::error::BadLine;
 use crate::fields::{Fields, Line};
 use crate::name::Known;
@@ -37,23 +37,22 @@ struct Lines {
     start: usize,
     /// Bytes already searched for LF.
     seen: usize,
-    /// Lines that end before this are known to be clean.
-    clean: usize,
+    /// The line that was found is known to be clean.
+    is_clean: bool,
 }
 
 impl Lines {
-    /// Looks at all lines that have arrived since the last time, before they are taken one by one.
-    fn look(&mut self, head: &[u8]) {
-        if let Some(last) = memchr::memrchr(b'\n', &head[self.seen..]) {
-            let end = self.seen + last + 1;
-            if is_clean(&head[self.start..end]) {
-                self.clean = end;
-            }
-        }
-    }
-
     /// The position of the next LF; `None` if it is not there yet.
     fn find(&mut self, head: &[u8]) -> Option<usize> {
+        // Nearly every line comes whole, and its CRLF is its first control character.
+        if self.seen == self.start
+            && let Some(at) = first_control(&head[self.start..]).map(|at| self.start + at)
+            && head[at..].starts_with(b"\r\n")
+        {
+            self.is_clean = true;
+            return Some(at + 1);
+        }
+        self.is_clean = false;
         match memchr::memchr(b'\n', &head[self.seen..]) {
             Some(at) => Some(self.seen + at),
             None => {
@@ -68,7 +67,7 @@ impl Lines {
         let at = self.start;
         let [text @ .., b'\r'] = &head[at..lf] else { return Err(BadLine::BareLf) };
         (self.start, self.seen) = (lf + 1, lf + 1);
-        Ok(Text { at, text, is_clean: lf < self.clean })
+        Ok(Text { at, text, is_clean: self.is_clean })
     }
 }
 
@@ -78,7 +77,7 @@ struct Text<'h> {
     /// Its position in the head.
     at: usize,
     text: &'h [u8],
-    /// It has no bare CR and no control character but HTAB.
+    /// It has no control character.
     is_clean: bool,
 }
 
@@ -105,19 +104,18 @@ impl Section {
         if self.count > max.min(MAX_FIELDS) {
             return Err(BadLine::TooManyFields);
         }
-        let colon = line.iter().position(|&b| !is_token(b)).unwrap_or(line.len());
-        let (name, [b':', value @ ..]) = line.split_at(colon) else {
-            return Err(broken(line).unwrap_or(BadLine::FieldName));
-        };
-        if name.is_empty() {
-            return Err(broken(line).unwrap_or(BadLine::FieldName));
-        }
-        if !is_clean && !is_text(value) {
-            return Err(broken(value).unwrap_or(BadLine::Control));
-        }
+        let colon = find(b':', line).unwrap_or_default();
+        let name = &line[..colon];
         let known = Known::of(name);
-        self.fields.push(Line::new(at - self.start, line, colon, known));
-        Ok((known, trimmed(value).0))
+        if known.is_none() && (name.is_empty() || !name.iter().all(|&b| is_token(b))) {
+            return Err(broken(line).unwrap_or(BadLine::FieldName));
+        }
+        if !is_clean && !is_text(&line[colon..]) {
+            return Err(broken(&line[colon..]).unwrap_or(BadLine::Control));
+        }
+        let (line, value) = Line::new(at - self.start, line, colon, known);
+        self.fields.push(line);
+        Ok((known, value))
     }
 
     /// The lines, with the text of the head that ends at `end`.

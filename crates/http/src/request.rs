@@ -1,10 +1,11 @@
 //! The head of a request (RFC 9112 3): method, target, version and fields.
 
 use std::fmt;
-use std::io::Write;
+use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 
+use crate::bytes::find;
 use crate::fields::Fields;
 use crate::recycle::Recycled;
 use crate::target;
@@ -16,7 +17,7 @@ pub struct RequestHead {
     version: Version,
     /// The target as it was sent. Behind it a path and query that begins with a slash, where that of the
     /// target does not.
-    text: Recycled<u8>,
+    text: Recycled<String>,
     spans: Spans,
     /// The field lines.
     pub fields: Fields,
@@ -48,7 +49,8 @@ impl RequestHead {
     /// What the parser has found; its target is valid.
     pub(crate) fn parsed(method: Method, target: &[u8], version: Version, fields: Fields) -> Self {
         let mut head = Self { method, version, text: Recycled::new(), spans: Spans::default(), fields };
-        head.text.grown().extend_from_slice(target);
+        // It was ASCII to the parser.
+        head.text.grown().push_str(std::str::from_utf8(target).unwrap_or_default());
         head.split();
         head
     }
@@ -85,13 +87,13 @@ impl RequestHead {
 
     /// What follows the question mark.
     pub fn query(&self) -> Option<&str> {
-        let end = self.text.len() as u32;
+        let end = self.text().len() as u32;
         (self.spans.query < end).then(|| self.part(self.spans.query + 1, end))
     }
 
     /// Path and query, without scheme and authority: the target in origin form.
     pub fn path_and_query(&self) -> &str {
-        self.part(self.spans.path, self.text.len() as u32)
+        self.text().get(self.spans.path as usize..).unwrap_or_default()
     }
 
     /// Of an absolute-form target, or HTTP/2's `:scheme`.
@@ -127,25 +129,25 @@ impl RequestHead {
         let text = self.text.grown();
         text.clear();
         for part in parts {
-            let is_clean = |b: &u8| *b > b' ' && *b != 0x7f;
-            debug_assert!(part.bytes().all(|b| is_clean(&b)), "no request target: {}", part.escape_debug());
-            text.extend(part.bytes().filter(is_clean));
+            let is_clean = |c: &char| *c > ' ' && *c != '\x7f';
+            debug_assert!(part.chars().all(|c| is_clean(&c)), "no request target: {}", part.escape_debug());
+            text.extend(part.chars().filter(is_clean));
         }
         self.split();
     }
 
     /// Finds the parts of the target, which is the whole text.
     fn split(&mut self) {
-        let parts = target::split(self.method == Method::CONNECT, &self.text);
-        let target_end = self.text.len();
+        let text = self.text.grown();
+        let parts = target::split(self.method == Method::CONNECT, text.as_bytes());
+        let target_end = text.len();
         let mut path = parts.path;
-        if parts.scheme > 0 && self.text.get(path) != Some(&b'/') {
-            let text = self.text.grown();
-            text.push(b'/');
+        if parts.scheme > 0 && text.as_bytes().get(path) != Some(&b'/') {
+            text.push('/');
             text.extend_from_within(path..target_end);
             path = target_end;
         }
-        let query = memchr::memchr(b'?', &self.text[path..]).map_or(self.text.len(), |at| path + at);
+        let query = find(b'?', &text.as_bytes()[path..]).map_or(text.len(), |at| path + at);
         self.spans = Spans {
             target_end: target_end as u32,
             scheme_end: parts.scheme as u32,
@@ -158,7 +160,11 @@ impl RequestHead {
 
     /// Every span lies between whole characters: its ends are ASCII characters or those of the text.
     fn part(&self, from: u32, to: u32) -> &str {
-        std::str::from_utf8(&self.text[from as usize..to as usize]).unwrap_or_default()
+        self.text().get(from as usize..to as usize).unwrap_or_default()
+    }
+
+    fn text(&self) -> &str {
+        self.text.get().map_or("", |text| text)
     }
 
     /// The same head as hyper has it.

@@ -14,7 +14,7 @@ pub struct ResponseHead {
     status: StatusCode,
     version: Version,
     /// The reason phrase that was sent, if it is not the usual one.
-    reason: Option<Recycled<u8>>,
+    reason: Option<Recycled<Vec<u8>>>,
     /// The field lines.
     pub fields: Fields,
 }
@@ -38,7 +38,7 @@ impl ResponseHead {
     /// The reason phrase: as it was sent, which may be empty, or the usual one of the status.
     pub fn reason(&self) -> &[u8] {
         match &self.reason {
-            Some(sent) => sent,
+            Some(sent) => sent.get().map_or(b"", |text| text),
             None => self.status.canonical_reason().unwrap_or_default().as_bytes(),
         }
     }
@@ -47,7 +47,7 @@ impl ResponseHead {
         if reason == self.reason() {
             return;
         }
-        let mut sent = Recycled::new();
+        let mut sent = Recycled::<Vec<u8>>::new();
         if !reason.is_empty() {
             sent.grown().extend_from_slice(reason);
         }

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::bytes::find;
+
 const PATH: u8 = 1;
 const QUERY: u8 = 2;
 const HOST: u8 = 4;
@@ -36,7 +38,7 @@ fn all(bytes: &[u8], class: u8) -> bool {
 }
 
 fn is_path_and_query(bytes: &[u8]) -> bool {
-    match memchr::memchr(b'?', bytes) {
+    match find(b'?', bytes) {
         Some(at) => all(&bytes[..at], PATH) && all(&bytes[at + 1..], QUERY),
         None => all(bytes, PATH),
     }
@@ -50,7 +52,7 @@ pub fn is_authority(bytes: &[u8]) -> bool {
         let ok = literal.is_some_and(|s| s.parse::<std::net::Ipv6Addr>().is_ok());
         (ok, &bytes[close + 1..])
     } else {
-        let end = memchr::memchr(b':', bytes).unwrap_or(bytes.len());
+        let end = find(b':', bytes).unwrap_or(bytes.len());
         (end > 0 && all(&bytes[..end], HOST), &bytes[end..])
     };
     host_ok
@@ -69,6 +71,9 @@ fn is_port(digits: &[u8]) -> bool {
 }
 
 fn after_scheme(target: &[u8]) -> Option<&[u8]> {
+    if target.first() == Some(&b'/') {
+        return None;
+    }
     [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| {
         let (head, rest) = target.split_at_checked(scheme.len())?;
         head.eq_ignore_ascii_case(scheme).then_some(rest)

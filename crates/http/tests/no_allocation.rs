@@ -58,7 +58,7 @@ fn exchange(i: usize, to_origin: &mut Vec<u8>, to_visitor: &mut Vec<u8>) {
     head.fields.set(name::COOKIE, b"b=2");
     head.fields.append(name::X_FORWARDED_FOR, b"192.0.2.1");
     head.fields.append("x-internal".into(), b"yes");
-    head.fields.retain(|name, _| !name.eq_ignore_ascii_case(b"x-more"));
+    head.fields.retain(|name, _, _| !name.eq_ignore_ascii_case(b"x-more"));
     to_origin.clear();
     write_request(to_origin, &head, facts.framing, b"");
     assert!(to_origin.starts_with(b"GET /shop/item?id=43 HTTP/1.1\r\nHost: shop.example\r\n"));

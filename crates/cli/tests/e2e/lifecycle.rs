@@ -1,9 +1,10 @@
 //! Reload and shutdown under load, and configurations that are refused.
 
 use std::fs;
+use std::process::Command;
 use std::sync::{Mutex, mpsc};
 
-use super::harness::{Config, DEADLINE, Gate, TempDir, tidegate, wait_for};
+use super::harness::{Config, DEADLINE, Gate, Running, TempDir, free_address, tidegate, wait_for};
 use super::http::{Client, read_head};
 use super::nginx::Nginx;
 use super::origin::Origin;
@@ -179,4 +180,35 @@ fn a_running_gate_keeps_its_configuration_if_the_new_one_is_wrong() {
     crowd.wait_served(200);
     crowd.stop_without_errors();
     assert_eq!(gate.admin("GET", "/readyz", "").status(), 200);
+}
+
+/// Whether a process handles SIGHUP itself: the first bit of the signals it catches.
+fn takes_sighup(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 == 1)
+}
+
+#[test]
+fn a_reload_that_is_asked_for_before_the_gate_is_ready_does_not_end_it() {
+    let dir = TempDir::new();
+    // The gate waits for its configuration until it is written here.
+    let file = dir.path().join("gate.toml");
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let mut gate = Running::start(tidegate().args(["run", "--quiet", "--config"]).arg(&file));
+    wait_for("the gate to take SIGHUP", || takes_sighup(gate.0.id()).then_some(()));
+    gate.signal("HUP");
+    let [http, admin, origin] = [free_address(), free_address(), free_address()];
+    let state = dir.path().join("state");
+    let text = format!(
+        "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\n[origin]\nreplicas = [\"{origin}\"]\n\
+         [room]\nstate_dir = \"{}\"\n",
+        state.display()
+    );
+    // In a thread: a gate that has ended would never read it.
+    std::thread::spawn(move || fs::write(file, text));
+    wait_for("the gate to be ready", || {
+        assert!(gate.0.try_wait().unwrap().is_none(), "the gate has ended");
+        Client::connect(admin).ok()
+    });
 }

@@ -119,24 +119,25 @@ impl PrefixShares {
         }
     }
 
-    /// Work promised to a prefix from `clock_at` on. Of the epoch that the virtual clock is in, the part that
-    /// is to come counts.
-    fn held(&self, prefix: u64, clock_at: Timestamp) -> Cost {
+    /// Whether `is_over` says so of the work promised to a prefix from `clock_at` on. What it says no to, it
+    /// must say no to where it is less: each row counts too much, so that one that is not over is enough.
+    fn is_over(&self, prefix: u64, clock_at: Timestamp, is_over: impl Fn(Cost) -> bool) -> bool {
+        (0..ROWS).all(|row| is_over(self.held_by(row, prefix, clock_at)))
+    }
+
+    /// The work by one row. Of the epoch that the virtual clock is in, the part that is to come counts.
+    fn held_by(&self, row: usize, prefix: u64, clock_at: Timestamp) -> Cost {
         let now = clock_at.second() / self.epoch_s;
+        let (mut later, mut present) = (0, 0);
+        for word in self.cell(row, prefix) {
+            let word = word.load(Ordering::Relaxed);
+            let (epoch, promised) = (word >> 32, word & u64::from(u32::MAX));
+            later += if epoch > now { promised } else { 0 };
+            present += if epoch == now { promised } else { 0 };
+        }
         let passed_us = clock_at.as_micros() - now * self.epoch_s * 1_000_000;
         let rest = 1.0 - passed_us as f64 / (self.epoch_s * 1_000_000) as f64;
-        let of_row = |row| {
-            self.cell(row, prefix).iter().fold(0.0, |sum, word| {
-                let word = word.load(Ordering::Relaxed);
-                let weight = match (word >> 32).cmp(&now) {
-                    std::cmp::Ordering::Less => 0.0,
-                    std::cmp::Ordering::Equal => rest,
-                    std::cmp::Ordering::Greater => 1.0,
-                };
-                sum + weight * (word & u64::from(u32::MAX)) as f64
-            })
-        };
-        Cost::from_hundredths((0..ROWS).map(of_row).fold(f64::MAX, f64::min) as u64)
+        Cost::from_hundredths((later as f64 + present as f64 * rest) as u64)
     }
 }
 
@@ -165,7 +166,8 @@ impl Room {
         let most = |share: f64| (served * share).max(least);
         let [narrow, wide] = prefixes(client);
         let since = Timestamp::from_secs(since.max(now.saturating_sub(EARLY_PARTS_WITHIN)).second());
-        let is_over = |(prefix, share)| self.early_parts.held(prefix, since).units() >= most(share);
+        let is_over =
+            |(prefix, share)| self.early_parts.is_over(prefix, since, |held| held.units() >= most(share));
         if share < 1.0 && [(narrow, share), (wide, share * WIDE)].into_iter().any(is_over) {
             return false;
         }
@@ -189,8 +191,8 @@ impl Room {
         }
         let clock_at = self.tickets.clock.at(now);
         let over = |(prefix, share): (u64, f64)| {
-            let held = self.shares.held(prefix, clock_at);
-            held > FEW && self.exceeds(held, share, clock_at, now)
+            let exceeds = |held| held > FEW && self.exceeds(held, share, clock_at, now);
+            self.shares.is_over(prefix, clock_at, exceeds)
         };
         let [narrow, wide] = prefixes(client?);
         let is_over = [(narrow, share), (wide, share * WIDE)].into_iter().any(over);
@@ -221,6 +223,12 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl PrefixShares {
+        fn held(&self, prefix: u64, clock_at: Timestamp) -> Cost {
+            (0..ROWS).map(|row| self.held_by(row, prefix, clock_at)).min().unwrap_or_default()
+        }
+    }
 
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")

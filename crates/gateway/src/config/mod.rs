@@ -431,7 +431,7 @@ impl Config {
             method: head.method().as_str(),
             path: head.path(),
             query: head.query().unwrap_or_default(),
-            host: target::host(head),
+            host: if self.classifier.asks_host() { target::host(head) } else { "" },
             client,
             fields: &HeadFields(&head.fields),
         };

@@ -41,16 +41,17 @@ impl VisitorSocket {
     }
 }
 
-/// Calls the method of the stream inside.
+/// Calls the method of the stream inside, of a type that is one of these three.
 macro_rules! of_stream {
     ($self:expr, $method:ident($($argument:expr),*)) => {
         match $self.get_mut() {
-            Self::Tcp(socket) => Pin::new(socket).$method($($argument),*),
+            Self::Tcp(stream) => Pin::new(stream).$method($($argument),*),
             Self::Tls(tls) => Pin::new(&mut **tls).$method($($argument),*),
-            Self::Unix(socket) => Pin::new(socket).$method($($argument),*),
+            Self::Unix(stream) => Pin::new(stream).$method($($argument),*),
         }
     };
 }
+pub(crate) use of_stream;
 
 impl AsyncRead for VisitorSocket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

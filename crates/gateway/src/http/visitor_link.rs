@@ -1,12 +1,24 @@
 //! What a request's stages and its visitor's connection tell each other past head and body, whatever the
 //! protocol: interim responses, the departure of the visitor, the end of the connection, its upgrade.
 
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, StatusCode};
 
 use crate::http::http1::Http1Link;
 use crate::http::http2::link::StreamLink;
 
 pub use crate::http::tunnel_io::{TunnelIo, VisitorStream, VisitorUpgrade};
+
+/// Fields that speak of a connection or a body, which an interim response has none of (RFC 9110 15.2).
+const NOT_IN_INTERIM: [HeaderName; 7] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -81,6 +93,19 @@ impl VisitorLink {
             Self::Http1(link) => link.informational(status, fields),
             Self::Http2(stream) => stream.informational(status, fields),
         }
+    }
+
+    /// Passes an interim response of the origin on. The connection says 100 itself, when the body is asked
+    /// for.
+    pub fn relay(&self, status: StatusCode, fields: &HeaderMap) {
+        if status == StatusCode::CONTINUE {
+            return;
+        }
+        let mut fields = fields.clone();
+        for name in NOT_IN_INTERIM {
+            fields.remove(name);
+        }
+        self.informational(status, &fields);
     }
 
     /// The connection closes as soon as it is idle, or with the end of the present response.

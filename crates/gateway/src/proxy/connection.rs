@@ -66,7 +66,7 @@ fn http1(
         connection.recognise(is_http2);
     }
     let session = Rc::new(SessionLink::new(worker.clone()));
-    let conn = Rc::new(Conn { info, link: VisitorLink::Http1(link), control, session, silence });
+    let conn = Rc::new(Conn::new(info, VisitorLink::Http1(link), control, session, silence));
     let served = {
         let (worker, conn) = (worker.clone(), conn.clone());
         let service = move |head, body| answer(worker.clone(), conn.clone(), head, body);

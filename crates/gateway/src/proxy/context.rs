@@ -1,13 +1,14 @@
 //! One request as the stages see it: its visitor, class and service level, its session, and what is logged
 //! and reported of it.
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Version};
+use http::{HeaderMap, Method, Version};
 use tidegate_core::measure::{Counters, Event};
 use tidegate_core::policies::{TierId, visitor_number};
 use tidegate_core::queue::Lane;
@@ -31,6 +32,7 @@ use crate::shared::policies::{ConnControl, PolicyRecord};
 use crate::shared::sessions::{RequestSession, SessionLink};
 use crate::shared::{Worker, WorkerHeld};
 use crate::upstream::balance::Replica;
+use crate::upstream::dispatch::OnInformational;
 
 pub(crate) const DECISION: Name<'static> = Name::Other("tidegate-decision");
 
@@ -42,6 +44,29 @@ pub struct Conn {
     pub session: Rc<SessionLink>,
     /// Until its first request is at the gate, where connections wait for in-flight slots.
     pub silence: Silence,
+    /// Relays interim responses; made when it is first needed.
+    relay: OnceCell<OnInformational>,
+}
+
+impl Conn {
+    pub fn new(
+        info: ConnInfo,
+        link: VisitorLink,
+        control: ConnControl,
+        session: Rc<SessionLink>,
+        silence: Silence,
+    ) -> Self {
+        Self { info, link, control, session, silence, relay: OnceCell::new() }
+    }
+
+    /// Passes interim responses of the origin on.
+    pub(crate) fn relay(&self) -> OnInformational {
+        let relay = || {
+            let link = self.link.clone();
+            Rc::new(move |status, fields: &HeaderMap| link.relay(status, fields)) as OnInformational
+        };
+        self.relay.get_or_init(relay).clone()
+    }
 }
 
 /// A request's id: the worker's, or that of a trusted proxy.
@@ -49,6 +74,15 @@ pub struct Conn {
 pub(crate) enum RequestId {
     Own([u8; 16]),
     Given(Box<str>),
+}
+
+impl RequestId {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(digits) => digits,
+            Self::Given(id) => id.as_bytes(),
+        }
+    }
 }
 
 impl Deref for RequestId {
@@ -67,6 +101,8 @@ pub(crate) struct RequestContext {
     pub(crate) conn: Rc<Conn>,
     pub(crate) config: WorkerHeld<Config>,
     pub(crate) started: Timestamp,
+    /// Nobody was waited for since then but the gate's own queue.
+    pub(crate) is_prompt: bool,
     pub(crate) client: IpAddr,
     /// The peer is a trusted proxy.
     pub(crate) trusted: bool,
@@ -145,6 +181,7 @@ impl RequestContext {
             conn,
             config,
             started,
+            is_prompt: true,
             client,
             trusted,
             class,
@@ -168,6 +205,7 @@ impl RequestContext {
             conn: self.conn.clone(),
             config: self.config.clone(),
             started: self.worker.now(),
+            is_prompt: false,
             client: self.client,
             trusted: self.trusted,
             class: self.class,

@@ -9,7 +9,6 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tidegate_http::{Fields, name};
 
-use crate::base::scratch::Scratch;
 use crate::config::ClassTag;
 
 /// 16 bytes in base64 without padding.
@@ -72,8 +71,7 @@ impl SetCookies {
         // A year: the value says nothing about the visitor but that the same browser came back.
         let mut text = [0; BINDING_LEN];
         let Ok(BINDING_LEN) = URL_SAFE_NO_PAD.encode_slice(value, &mut text) else { return };
-        let text = std::str::from_utf8(&text).unwrap_or_default();
-        self.add("id", "", text, Duration::from_secs(365 * 24 * 3600), secure);
+        self.add("id", "", &text, Duration::from_secs(365 * 24 * 3600), secure);
     }
 
     /// The value to bind tickets to that is being set.
@@ -85,40 +83,41 @@ impl SetCookies {
         self.0.get_all(name::SET_COOKIE).find_map(value)
     }
 
-    pub fn ticket(&mut self, class: ClassTag, sealed: &str, keep: Duration, secure: bool) {
+    pub fn ticket(&mut self, class: ClassTag, sealed: &[u8], keep: Duration, secure: bool) {
         self.add("", itoa::Buffer::new().format(class.0), sealed, keep, secure);
     }
 
     /// Takes a ticket back after its redemption.
     pub fn clear_ticket(&mut self, class: ClassTag, secure: bool) {
-        self.ticket(class, "", Duration::ZERO, secure);
+        self.ticket(class, b"", Duration::ZERO, secure);
     }
 
-    pub fn pass(&mut self, sealed: &str, keep: Duration, secure: bool) {
+    pub fn pass(&mut self, sealed: &[u8], keep: Duration, secure: bool) {
         self.add("p", "", sealed, keep, secure);
     }
 
     pub fn clear_pass(&mut self, secure: bool) {
-        self.pass("", Duration::ZERO, secure);
+        self.pass(b"", Duration::ZERO, secure);
     }
 
     /// Whatever was to be done with the pass is not done.
     pub fn forget_pass(&mut self) {
-        self.0.retain(|_, cookie| !cookie.starts_with(b"tgp="));
+        self.0.retain(|_, _, cookie| !cookie.starts_with(b"tgp="));
     }
 
-    fn add(&mut self, name: &str, class: &str, value: &str, keep: Duration, secure: bool) {
-        let mut text = Scratch::new();
-        for part in ["tg", name, class, "=", value, "; Path=/; Max-Age="] {
-            text.text(part);
-        }
+    fn add(&mut self, name: &str, class: &str, value: &[u8], keep: Duration, secure: bool) {
         // Not a part of a second too short.
-        text.number(keep.as_secs() + u64::from(keep.subsec_nanos() > 0));
-        text.text("; HttpOnly; SameSite=Lax");
-        if secure {
-            text.text("; Secure");
-        }
-        self.0.append(name::SET_COOKIE, &text);
+        let keep_s = keep.as_secs() + u64::from(keep.subsec_nanos() > 0);
+        let mut digits = itoa::Buffer::new();
+        let keep = digits.format(keep_s).as_bytes();
+        let secure: &[u8] = if secure { b"; Secure" } else { b"" };
+        self.0.append_with(name::SET_COOKIE, |line| {
+            for part in [b"tg", name.as_bytes(), class.as_bytes(), b"=", value, b"; Path=/; Max-Age=", keep] {
+                line.extend_from_slice(part);
+            }
+            line.extend_from_slice(b"; HttpOnly; SameSite=Lax");
+            line.extend_from_slice(secure);
+        });
     }
 }
 
@@ -190,7 +189,7 @@ mod tests {
         let mut cookies = SetCookies::default();
         cookies.clear_ticket(ClassTag(1), true);
         assert_eq!(cookies.new_binding(), None);
-        cookies.pass("pass", Duration::ZERO, true);
+        cookies.pass(b"pass", Duration::ZERO, true);
         cookies.binding(value, true);
         cookies.forget_pass();
         assert_eq!(cookies.new_binding(), Some(value));
@@ -200,9 +199,9 @@ mod tests {
 
     #[test]
     fn cookies_are_spelt_as_rfc_6265_says() {
-        let c = set(|all| all.ticket(ClassTag(3), "abc", Duration::from_secs(90), true));
+        let c = set(|all| all.ticket(ClassTag(3), b"abc", Duration::from_secs(90), true));
         assert_eq!(c, ["tg3=abc; Path=/; Max-Age=90; HttpOnly; SameSite=Lax; Secure"]);
-        let c = set(|all| all.pass("abc", Duration::from_millis(1_250), false));
+        let c = set(|all| all.pass(b"abc", Duration::from_millis(1_250), false));
         assert_eq!(c, ["tgp=abc; Path=/; Max-Age=2; HttpOnly; SameSite=Lax"]);
         let c = set(|all| all.clear_ticket(ClassTag(255), false));
         assert_eq!(c, ["tg255=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"]);

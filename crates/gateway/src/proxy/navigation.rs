@@ -48,12 +48,13 @@ pub fn comes_from_here(fields: &Fields) -> bool {
     if fields.get(name::SEC_FETCH_SITE) == Some(b"same-origin") {
         return true;
     }
-    let host = fields.get_str(name::HOST);
-    let authority = |url: &'_ str| url.split_once("://").map(|(_, rest)| rest.split('/').next() == host);
+    let host = fields.get(name::HOST);
+    let is_here = |url: &[u8]| {
+        let scheme_end = url.windows(3).position(|part| part == b"://");
+        scheme_end.is_some_and(|at| url[at + 3..].split(|b| *b == b'/').next() == host)
+    };
     // A WebSocket's handshake names its page by `Origin` alone (RFC 6455 4.1).
-    [name::REFERER, name::ORIGIN]
-        .into_iter()
-        .any(|field| fields.get_str(field).and_then(authority).unwrap_or(false))
+    [name::REFERER, name::ORIGIN].into_iter().any(|field| fields.get(field).is_some_and(is_here))
 }
 
 /// The program that a client says it is.
@@ -72,10 +73,10 @@ struct Wanted {
 impl Wanted {
     fn of(fields: &Fields) -> Self {
         let mut wanted = Self::default();
-        for range in fields.get_str(name::ACCEPT).unwrap_or_default().split(',') {
-            let mut parts = range.split(';').map(str::trim);
+        for range in fields.get(name::ACCEPT).unwrap_or_default().split(|b| *b == b',') {
+            let mut parts = range.split(|b| *b == b';').map(<[u8]>::trim_ascii);
             let kind = parts.next().unwrap_or_default();
-            let is = |one: &str| kind.eq_ignore_ascii_case(one);
+            let is = |one: &str| kind.eq_ignore_ascii_case(one.as_bytes());
             let quality = match kind.len() {
                 // Of the lengths of the names below.
                 9 if is("text/html") => &mut wanted.page,
@@ -84,8 +85,8 @@ impl Wanted {
                 24 if is("application/problem+json") => &mut wanted.problem,
                 _ => continue,
             };
-            let q = parts.find_map(|part| part.strip_prefix("q="));
-            *quality = quality.max(q.map_or(1.0, |q| q.parse().unwrap_or(0.0)));
+            let q = parts.find_map(|part| part.strip_prefix(b"q=")).map(std::str::from_utf8);
+            *quality = quality.max(q.map_or(1.0, |q| q.ok().and_then(|q| q.parse().ok()).unwrap_or(0.0)));
         }
         wanted
     }

@@ -132,6 +132,7 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Ow
         _ => told.min(MAX_REFRESH.as_secs()),
     };
     let check_url = check_url(live, asked.target, &w);
+    let url_ticket = w.url_ticket.as_ref().map(Sealed::as_str);
     let view = View {
         kind: w.kind,
         lang: live.pages.language(asked.language),
@@ -141,7 +142,7 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Ow
         place: w.place,
         waited: w.waited,
         target: asked.target,
-        ticket: w.url_ticket.as_ref().map(|t| t.as_str()),
+        ticket: url_ticket,
         status_path,
         check_url: check_url.as_deref(),
         form: asked.form,
@@ -150,9 +151,9 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Ow
     let (content_type, body) = if asked.html {
         (HTML, live.pages.pieces(&view))
     } else {
-        let mut out = Vec::new();
+        let mut out = Scratch::new();
         live.pages.api(&view, &mut out);
-        (PROBLEM, out.into())
+        (PROBLEM, Pieces::copy_of(&out))
     };
     let mut answer = OwnAnswer::new(status, content_type, body);
     if w.kind != Kind::Forbidden {
@@ -161,13 +162,13 @@ pub fn waiting(live: &Config, asked: &AnswerRequest<'_>, w: WaitingAnswer) -> Ow
     let fields = &mut answer.head.fields;
     if w.kind.has_place() {
         // Programs have no page that adds the ticket.
-        let mut path = Scratch::new();
-        path.text(status_path);
-        if let Some(ticket) = &w.url_ticket {
-            path.text("&tg=");
-            path.text(ticket.as_str());
-        }
-        fields.append(Name::Other(STATUS_FIELD), &path);
+        fields.append_with(Name::Other(STATUS_FIELD), |line| {
+            line.extend_from_slice(status_path.as_bytes());
+            if let Some(ticket) = url_ticket {
+                line.extend_from_slice(b"&tg=");
+                line.extend_from_slice(ticket.as_bytes());
+            }
+        });
     }
     if asked.html {
         page_fields(fields, live.pages.policy(asked.form.is_some()));
@@ -228,10 +229,10 @@ pub fn status_document(
     waited: Duration,
     ticket: Option<&str>,
 ) -> OwnAnswer {
-    let mut out = Vec::with_capacity(160);
+    let mut out = Scratch::new();
     let [wait_ms, poll_ms, waited_ms] = [wait, poll, waited].map(|d| d.as_millis() as u64);
     live.pages.status(&page::Status { state, wait_ms, place, poll_ms, waited_ms, ticket }, &mut out);
-    OwnAnswer::new(StatusCode::OK, JSON, out)
+    OwnAnswer::new(StatusCode::OK, JSON, Pieces::copy_of(&out))
 }
 
 /// Sends the visitor elsewhere (the two-process form).

@@ -207,7 +207,8 @@ impl Replicas {
             return entered;
         }
         let look = || self.try_enter(&random, avoid);
-        tokio::time::timeout(patience, self.limit.wait_for(look)).await.ok().flatten()
+        let waits = Box::pin(tokio::time::timeout(patience, self.limit.wait_for(look)));
+        waits.await.ok().flatten()
     }
 
     /// As [`Self::enter`]; `None`: a slot must be waited for.

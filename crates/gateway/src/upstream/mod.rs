@@ -8,7 +8,7 @@ pub mod dispatch;
 pub mod gather;
 pub(crate) mod http2;
 pub mod pool;
-mod socket;
+pub(crate) mod socket;
 pub mod splice;
 pub mod stats;
 pub mod target;

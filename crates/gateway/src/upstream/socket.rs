@@ -13,6 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
+use crate::http::stream::of_stream;
 use crate::upstream::balance::Replica;
 use crate::upstream::target::OpenError;
 
@@ -87,17 +88,6 @@ impl OriginSocket {
     ) -> Poll<io::Result<usize>> {
         pin!(self.read_buf(buffer)).poll(cx)
     }
-}
-
-/// Calls the method of the stream inside.
-macro_rules! of_stream {
-    ($self:expr, $method:ident($($argument:expr),*)) => {
-        match $self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).$method($($argument),*),
-            Self::Tls(tls) => Pin::new(&mut **tls).$method($($argument),*),
-            Self::Unix(stream) => Pin::new(stream).$method($($argument),*),
-        }
-    };
 }
 
 impl AsyncRead for OriginSocket {

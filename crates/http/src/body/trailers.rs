@@ -25,7 +25,7 @@ pub(crate) enum Forbidden {
 /// Field lines as their bytes arrive. Each byte is checked at once: nothing after a mistake is read.
 #[derive(Clone, Default)]
 pub(crate) struct Trailers {
-    text: Recycled<u8>,
+    text: Recycled<Vec<u8>>,
     count: usize,
     start: usize,
     at: At,
@@ -54,21 +54,23 @@ impl Trailers {
     /// # Errors
     /// It cannot be part of a trailer section, or there is too much of it.
     pub(crate) fn push(&mut self, b: u8, forbidden: Forbidden) -> Result<(), BadBody> {
-        if self.text.len() == MAX_BYTES {
+        let text = self.text.grown();
+        if text.len() == MAX_BYTES {
             return Err(BadBody::Trailer);
         }
-        self.text.grown().push(b);
+        text.push(b);
+        let len = text.len();
         self.at = match (self.at, b) {
             (At::Start, _) if is_token(b) => {
                 self.count += 1;
                 if self.count > MAX_FIELDS {
                     return Err(BadBody::Trailer);
                 }
-                self.start = self.text.len() - 1;
+                self.start = len - 1;
                 At::Name
             }
             (At::Name, b':') => {
-                self.name_len = self.text.len() - 1 - self.start;
+                self.name_len = len - 1 - self.start;
                 if forbidden == Forbidden::Refused && self.is_forbidden() {
                     return Err(BadBody::ForbiddenTrailer);
                 }
@@ -88,12 +90,17 @@ impl Trailers {
 
     /// The section, if it has a field.
     pub(crate) fn finish(mut self) -> Option<Fields> {
-        self.fields.fill(&self.text);
+        self.fields.fill(self.text.get().map_or(b"", |text| text));
         Some(self.fields).filter(|fields| !fields.is_empty())
     }
 
+    /// The present line, as far as it has come.
+    fn line(&self) -> &[u8] {
+        self.text.get().map_or(b"", |text| &text[self.start..])
+    }
+
     fn name(&self) -> &[u8] {
-        &self.text[self.start..self.start + self.name_len]
+        &self.line()[..self.name_len]
     }
 
     /// `_` counts as `-`, since many origins put fields into variables.
@@ -110,8 +117,8 @@ impl Trailers {
         if self.is_forbidden() {
             return;
         }
-        let line = &self.text[self.start..self.text.len() - 2];
-        let line = Line::new(self.start, line, self.name_len, Known::of(self.name()));
+        let Some(line) = self.line().strip_suffix(b"\r\n") else { return };
+        let (line, _) = Line::new(self.start, line, self.name_len, Known::of(self.name()));
         self.fields.push(line);
     }
 }

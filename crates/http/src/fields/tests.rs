@@ -51,13 +51,24 @@ fn what_was_removed_can_come_again() {
     assert!(!fields.contains(name::COOKIE));
     fields.append(name::COOKIE, b"n=3");
     assert_eq!(fields.get(name::COOKIE), Some(&b"n=3"[..]));
-    fields.retain(|name, _| name != b"host");
+    fields.retain(|name, _, _| name != b"host");
     assert_eq!(fields.get(name::HOST), None);
     let mut all = Fields::new();
     all.append(name::HOST, b"b");
     all.extend_from(&fields);
     assert_eq!(written(&all), "host: b\r\nx-a: 1\r\nX-A: 2\r\ncookie: n=3\r\n");
     assert_eq!(all.get(name::COOKIE), Some(&b"n=3"[..]));
+}
+
+/// As of trailers that are dropped.
+#[test]
+fn text_that_is_no_line_is_not_written() {
+    let mut fields = Fields::new();
+    for (start, line) in [(0, "a: 1"), (18, "b: 3")] {
+        fields.push(Line::new(start, line.as_bytes(), 1, None).0);
+    }
+    fields.fill(b"a: 1\r\ndropped: 2\r\nb: 3\r\ndropped: 4\r\n");
+    assert_eq!(written(&fields), "a: 1\r\nb: 3\r\n");
 }
 
 #[test]
@@ -139,7 +150,7 @@ proptest! {
                 }
                 Edit::Retain(least) => {
                     let keeps = |v: &str| v.parse::<u8>().unwrap() >= least;
-                    fields.retain(|_, value| keeps(std::str::from_utf8(value).unwrap()));
+                    fields.retain(|_, _, value| keeps(std::str::from_utf8(value).unwrap()));
                     model.retain(|(_, value)| keeps(value));
                 }
                 Edit::Double if model.len() < 50 => {

@@ -8,7 +8,7 @@
 use http::{Method, Version};
 
 use super::{Framing, Lines, MAX_BYTES, Section, Text, broken};
-use crate::bytes::{decimal, is_token};
+use crate::bytes::{decimal, find, is_token};
 use crate::error::Refusal;
 use crate::fields::Fields;
 use crate::name::{self, Known};
@@ -98,7 +98,6 @@ impl RequestParser {
         if head == b"\r" {
             return Ok(None);
         }
-        self.lines.look(head);
         while let Some(lf) = self.lines.find(head) {
             self.check_size(lf + 1, limits)?;
             let line = self.lines.take(head, lf)?;
@@ -147,7 +146,7 @@ impl RequestParser {
 
     fn request_line(&mut self, line: &[u8], limits: &HeadLimits) -> Result<(), Refusal> {
         let worst = |part, otherwise| broken(part).map_or(otherwise, Refusal::from);
-        let method_end = memchr::memchr(b' ', line).ok_or_else(|| worst(line, Refusal::RequestLine))?;
+        let method_end = find(b' ', line).ok_or_else(|| worst(line, Refusal::RequestLine))?;
         let (method, rest) = (&line[..method_end], &line[method_end + 1..]);
         if method.is_empty() || !method.iter().all(|&b| is_token(b)) {
             return Err(worst(method, Refusal::Method));
@@ -155,7 +154,7 @@ impl RequestParser {
         if method.len() > MAX_METHOD {
             return Err(Refusal::MethodTooLong);
         }
-        let target_end = memchr::memchr(b' ', rest).ok_or_else(|| worst(rest, Refusal::RequestLine))?;
+        let target_end = find(b' ', rest).ok_or_else(|| worst(rest, Refusal::RequestLine))?;
         let (target, version) = (&rest[..target_end], &rest[target_end + 1..]);
         let version = match version {
             b"HTTP/1.1" => Version::HTTP_11,

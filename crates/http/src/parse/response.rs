@@ -114,7 +114,6 @@ impl ResponseParser {
         limits: &ResponseLimits,
     ) -> Result<Option<(ResponseHead, ResponseFacts)>, BadResponse> {
         let max = limits.bytes.min(MAX_BYTES);
-        self.lines.look(head);
         while let Some(lf) = self.lines.find(head) {
             if lf >= max {
                 return Err(BadResponse::HeadTooLarge);

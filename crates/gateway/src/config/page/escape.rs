@@ -67,14 +67,15 @@ pub(crate) fn url_json(target: &str, ticket: Option<&str>, out: &mut Vec<u8>) {
 }
 
 fn write_url(target: &str, ticket: Option<&str>, write: impl Fn(&str, &mut Vec<u8>), out: &mut Vec<u8>) {
-    let target = local(target);
-    if target.bytes().all(|b| PLAIN_BYTES[usize::from(b)]) {
+    let is_plain = target.bytes().all(|b| PLAIN_BYTES[usize::from(b)]);
+    let target = if is_plain && is_local_path(target) { target } else { local(target) };
+    if is_plain {
         out.extend_from_slice(target.as_bytes());
     } else {
         write_escaped(target, write, out);
     }
     if let Some(ticket) = ticket.filter(|t| is_ticket(t)) {
-        out.extend_from_slice(if target.contains('?') { b"&tg=" } else { b"?tg=" });
+        out.extend_from_slice(if target.as_bytes().contains(&b'?') { b"&tg=" } else { b"?tg=" });
         // "&tg" is no character reference, so the ampersand may stand as it is, in JSON as in HTML.
         out.extend_from_slice(ticket.as_bytes());
     }
@@ -106,11 +107,16 @@ const TICKET_BYTES: [bool; 256] = alphanumeric_and(b"-_.~");
 /// Bytes that need no escape in any context: nearly all bytes of nearly all targets.
 const PLAIN_BYTES: [bool; 256] = alphanumeric_and(b"-_.~/?=");
 
+/// Whether it begins with one slash: two name a host.
+fn is_local_path(path: &str) -> bool {
+    path.starts_with('/') && !path.starts_with("//")
+}
+
 /// `target` without its fragment if it stays on this site, else `/`.
 fn local(target: &str) -> &str {
     let path = target.split('#').next().unwrap_or_default();
-    let leaves = path.starts_with("//") || path.bytes().any(|b| b < 0x20 || b == 0x7f || b == b'\\');
-    if path.starts_with('/') && !leaves { path } else { "/" }
+    let leaves = path.bytes().any(|b| b < 0x20 || b == 0x7f || b == b'\\');
+    if is_local_path(path) && !leaves { path } else { "/" }
 }
 
 #[cfg(test)]

@@ -73,9 +73,10 @@ impl Lang {
 
     /// The visitor's preferred language among ours (RFC 9110, 12.5.4); English if there is none.
     pub fn negotiate(accept_language: Option<&str>) -> Self {
+        let Some(accept_language) = accept_language else { return Self::En };
         let mut best = (0, Self::En);
         // No browser sends 32; the limit bounds the work on a hostile field.
-        for item in accept_language.unwrap_or_default().split(',').take(32) {
+        for item in accept_language.split(',').take(32) {
             let mut parts = item.split(';');
             let range = parts.next().unwrap_or_default().trim();
             let quality = parts.next().map_or(Some(1000), quality);

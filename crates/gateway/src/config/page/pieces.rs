@@ -3,6 +3,8 @@
 
 use bytes::Bytes;
 
+use crate::upstream::socket::SMALL;
+
 /// Shared parts of one content: style and script.
 const SHARED: usize = 2;
 /// A part of its own before and behind each.
@@ -12,6 +14,15 @@ const MOST: usize = 2 * SHARED + 1;
 pub struct Pieces([Bytes; MOST]);
 
 impl Pieces {
+    /// One piece, in the thread's memory for small bodies: without an allocation of its own.
+    pub fn copy_of(whole: &[u8]) -> Self {
+        let mut buffer = SMALL.take();
+        buffer.extend_from_slice(whole);
+        let piece = buffer.split().freeze();
+        SMALL.give_back(buffer);
+        piece.into()
+    }
+
     /// The bytes that are left.
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()

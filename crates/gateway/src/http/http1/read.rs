@@ -58,7 +58,6 @@ enum Wait {
 }
 
 /// What the parser makes of what has come.
-#[expect(clippy::large_enum_variant, reason = "nearly always the large one, and an allocation a request")]
 enum Parsed {
     Request(RequestHead, Facts),
     /// The head is not complete. So many bytes at the front are empty lines.

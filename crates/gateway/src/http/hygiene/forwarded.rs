@@ -19,7 +19,13 @@ pub(crate) fn push_address(out: &mut Vec<u8>, ip: IpAddr) {
         if i > 0 {
             out.push(b'.');
         }
-        out.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+        if octet >= 100 {
+            out.push(b'0' + octet / 100);
+        }
+        if octet >= 10 {
+            out.push(b'0' + octet / 10 % 10);
+        }
+        out.push(b'0' + octet % 10);
     }
 }
 
@@ -31,12 +37,12 @@ pub(crate) fn push_node(out: &mut Vec<u8>, v6: IpAddr) {
 }
 
 /// Appends `value` as a token if it is one, else as a quoted string (RFC 9110 5.6.4).
-pub(crate) fn push_token_or_quoted(value: &str, out: &mut Vec<u8>) {
-    if !value.is_empty() && value.bytes().all(is_token) {
-        return out.extend_from_slice(value.as_bytes());
+pub(crate) fn push_token_or_quoted(value: &[u8], out: &mut Vec<u8>) {
+    if !value.is_empty() && value.iter().all(|b| is_token(*b)) {
+        return out.extend_from_slice(value);
     }
     out.push(b'"');
-    for b in value.bytes() {
+    for &b in value {
         if matches!(b, b'"' | b'\\') {
             out.push(b'\\');
         }

@@ -49,12 +49,18 @@ pub(crate) struct Named(Vec<Box<[u8]>>);
 
 impl Named {
     pub(crate) fn of(fields: &Fields) -> Self {
-        // Most requests have one `Connection: keep-alive` or none; only other names allocate.
-        let usual = [&b"close"[..], b"keep-alive", b"upgrade", b"te", b"transfer-encoding"];
-        let options = fields.get_all(name::CONNECTION).flat_map(list);
-        let others = options
-            .filter(|option| !usual.iter().any(|u| option.eq_ignore_ascii_case(u)) && !is_protected(option));
-        Self(others.take(MAX_NAMED).map(Box::from).collect())
+        let mut named = Vec::new();
+        for value in fields.get_all(name::CONNECTION) {
+            // Most messages have one of these or none; only other names allocate.
+            if value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close") {
+                continue;
+            }
+            let usual = [&b"keep-alive"[..], b"close", b"upgrade", b"te", b"transfer-encoding"];
+            let is_usual = |option: &&[u8]| usual.iter().any(|u| option.eq_ignore_ascii_case(u));
+            let others = list(value).filter(|option| !is_usual(option) && !is_protected(option));
+            named.extend(others.take(MAX_NAMED - named.len()).map(Box::from));
+        }
+        Self(named)
     }
 
     pub(crate) fn has(&self, name: &[u8]) -> bool {

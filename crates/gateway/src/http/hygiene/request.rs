@@ -27,7 +27,7 @@ pub struct ForwardContext<'a> {
     pub forwarded: bool,
     /// `Host` for the origin; empty: the visitor's.
     pub host: &'a str,
-    pub request_id: &'a str,
+    pub request_id: &'a [u8],
     /// `Upgrade` is passed on: the gateway is ready to tunnel.
     pub keep_upgrade: bool,
     /// Whether a cookie of this name is the gateway's own and must not reach the origin.
@@ -64,9 +64,8 @@ pub fn prepare_request(head: &mut RequestHead, ctx: &ForwardContext<'_>) {
     let upgrades = ctx.keep_upgrade && asks_to_switch(fields);
     // Trailers are sent only to who accepts them.
     let trailers = fields.lists(name::TE, "trailers");
-    let mut cookies = Scratch::new();
-    let has_own_cookies = other_cookies(fields, ctx.is_own_cookie, &mut cookies);
-    strip(fields, ctx, upgrades, has_own_cookies);
+    let cookies = other_cookies(fields, ctx.is_own_cookie);
+    strip(fields, ctx, upgrades, cookies.is_some());
     if upgrades {
         fields.append(name::CONNECTION, b"upgrade");
     }
@@ -75,12 +74,13 @@ pub fn prepare_request(head: &mut RequestHead, ctx: &ForwardContext<'_>) {
         // RFC 9110 10.1.4: a sender of TE names it in Connection.
         fields.append(name::CONNECTION, b"te");
     }
-    for line in cookies.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
+    for line in cookies.iter().flat_map(|lines| lines.split(|&b| b == b'\n')).filter(|line| !line.is_empty())
+    {
         fields.append(name::COOKIE, line);
     }
     forward(fields, ctx, has_host.then_some(&host[..]));
     via(fields, version, ctx.via);
-    fields.append(name::X_REQUEST_ID, ctx.request_id.as_bytes());
+    fields.append(name::X_REQUEST_ID, ctx.request_id);
     if !is_host_kept {
         let host = if ctx.host.is_empty() { &host } else { ctx.host.as_bytes() };
         fields.set(name::HOST, host);
@@ -94,7 +94,7 @@ pub fn prepare_request(head: &mut RequestHead, ctx: &ForwardContext<'_>) {
 fn strip(fields: &mut Fields, ctx: &ForwardContext<'_>, upgrades: bool, has_own_cookies: bool) {
     let named = Named::of(fields);
     let mut has_upgrade = false;
-    fields.retain(|name, _| match Known::of(name) {
+    fields.retain(|name, known, _| match known {
         Some(Known::Upgrade) => upgrades && !std::mem::replace(&mut has_upgrade, true),
         Some(known) if is_hop_by_hop(known) => false,
         // `Proxy-Authorization` is meant for the first proxy, which is the gateway (RFC 9110 11.7.2); it
@@ -122,9 +122,7 @@ fn is_disguised(name: &[u8]) -> bool {
 /// Extends the forwarding fields of a trusted peer; those of anybody else are gone.
 fn forward(fields: &mut Fields, ctx: &ForwardContext<'_>, host: Option<&[u8]>) {
     let peer = ctx.peer.to_canonical();
-    let mut element = Scratch::new();
-    push_address(&mut element, peer);
-    append_list(fields, name::X_FORWARDED_FOR, &element);
+    append_list(fields, name::X_FORWARDED_FOR, |out| push_address(out, peer));
     // A trusted peer names the host and scheme of the visitor's connection; ours would be the peer's.
     if !fields.contains(name::X_FORWARDED_PROTO) {
         fields.append(name::X_FORWARDED_PROTO, ctx.scheme.as_bytes());
@@ -135,33 +133,33 @@ fn forward(fields: &mut Fields, ctx: &ForwardContext<'_>, host: Option<&[u8]>) {
         fields.append(name::X_FORWARDED_HOST, host);
     }
     if ctx.forwarded {
-        element.clear();
-        element.text("for=");
-        match peer {
-            IpAddr::V4(_) => push_address(&mut element, peer),
-            IpAddr::V6(_) => push_node(&mut element, peer),
-        }
-        element.text(";proto=");
-        element.text(ctx.scheme);
-        if let Some(host) = host.and_then(|host| std::str::from_utf8(host).ok()) {
-            element.text(";host=");
-            push_token_or_quoted(host, &mut element);
-        }
-        append_list(fields, name::FORWARDED, &element);
+        append_list(fields, name::FORWARDED, |out| {
+            out.extend_from_slice(b"for=");
+            match peer {
+                IpAddr::V4(_) => push_address(out, peer),
+                IpAddr::V6(_) => push_node(out, peer),
+            }
+            out.extend_from_slice(b";proto=");
+            out.extend_from_slice(ctx.scheme.as_bytes());
+            if let Some(host) = host {
+                out.extend_from_slice(b";host=");
+                push_token_or_quoted(host, out);
+            }
+        });
     }
 }
 
-/// Adds an element to the list that the lines of a name make; it becomes one line.
-fn append_list(fields: &mut Fields, name: Name<'_>, element: &[u8]) {
+/// Adds the element that `write` writes to the list that the lines of a name make; it becomes one line.
+fn append_list(fields: &mut Fields, name: Name<'_>, write: impl FnOnce(&mut Vec<u8>)) {
     if !fields.contains(name) {
-        return fields.append(name, element);
+        return fields.append_with(name, write);
     }
     let mut all = Scratch::new();
     for value in fields.get_all(name) {
         all.extend_from_slice(value);
         all.text(", ");
     }
-    all.extend_from_slice(element);
+    write(&mut all);
     fields.set(name, &all);
 }
 
@@ -170,26 +168,28 @@ pub(crate) fn via(fields: &mut Fields, version: Version, gateway: &str) {
     if gateway.is_empty() {
         return;
     }
-    let mut element = Scratch::new();
-    element.text(match version {
-        Version::HTTP_10 => "1.0 ",
-        Version::HTTP_2 => "2.0 ",
-        _ => "1.1 ",
+    let version = match version {
+        Version::HTTP_10 => b"1.0 ",
+        Version::HTTP_2 => b"2.0 ",
+        _ => b"1.1 ",
+    };
+    append_list(fields, name::VIA, |out| {
+        out.extend_from_slice(version);
+        out.extend_from_slice(gateway.as_bytes());
     });
-    element.text(gateway);
-    append_list(fields, name::VIA, &element);
 }
 
-/// Whether any cookie is the gateway's own. If so, `into` has the lines with the others, each ended by LF.
-fn other_cookies(fields: &Fields, is_own: fn(&str) -> bool, into: &mut Scratch) -> bool {
+/// The cookies that are not the gateway's own, each line ended by LF. `None`: all are kept as they are.
+fn other_cookies(fields: &Fields, is_own: fn(&str) -> bool) -> Option<Scratch> {
     let is_own_pair = |pair: &[u8]| {
         let name = pair.split(|&b| b == b'=').next().unwrap_or(pair);
         std::str::from_utf8(name.trim_ascii()).is_ok_and(is_own)
     };
     let is_end = |b: &u8| *b == b';';
     if !fields.get_all(name::COOKIE).flat_map(|line| line.split(is_end)).any(is_own_pair) {
-        return false;
+        return None;
     }
+    let mut into = Scratch::new();
     for line in fields.get_all(name::COOKIE) {
         let others = line.split(is_end).map(<[u8]>::trim_ascii);
         for (i, pair) in others.filter(|pair| !pair.is_empty() && !is_own_pair(pair)).enumerate() {
@@ -198,5 +198,5 @@ fn other_cookies(fields: &Fields, is_own: fn(&str) -> bool, into: &mut Scratch) 
         }
         into.push(b'\n');
     }
-    true
+    Some(into)
 }

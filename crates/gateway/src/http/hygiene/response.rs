@@ -30,7 +30,7 @@ pub fn prepare_response(
     let fields = &mut head.fields;
     let mut has_upgrade = !switching;
     let named = Named::of(fields);
-    fields.retain(|name, _| match Known::of(name) {
+    fields.retain(|name, known, _| match known {
         Some(Known::Upgrade) => !std::mem::replace(&mut has_upgrade, true),
         Some(known) if hops::is_hop_by_hop(known) => false,
         // A 205 has no content (RFC 9110 15.3.6). An answer to HEAD may say what GET would have had.

@@ -44,7 +44,7 @@ const CTX: ForwardContext<'static> = ForwardContext {
     via: "tidegate",
     forwarded: true,
     host: "",
-    request_id: "id-1",
+    request_id: b"id-1",
     keep_upgrade: false,
     is_own_cookie: |name| matches!(name, "tg" | "tg_pass"),
 };

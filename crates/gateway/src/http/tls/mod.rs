@@ -127,7 +127,7 @@ impl VisitorTls {
             name.contains(&b'_') && name.iter().map(is_same).eq(field.bytes().map(|b| is_same(&b)))
         };
         if fields.iter().any(|(name, _)| is_disguised(name)) {
-            fields.retain(|name, _| !is_disguised(name));
+            fields.retain(|name, _, _| !is_disguised(name));
         }
         let field = Name::of(field);
         if is_trusted && fields.contains(field) {

@@ -83,13 +83,13 @@ pub(super) async fn stream(
     };
     let link = StreamLink::new(respond, facts.expects_continue);
     let (body, offer) = split(body, &facts, &link, &shared);
-    let conn = Rc::new(Conn {
-        info: shared.info.clone(),
-        link: VisitorLink::Http2(link.clone()),
-        control: ConnControl::of_stream(),
-        session: shared.session.clone(),
-        silence: shared.silence.clone(),
-    });
+    let conn = Rc::new(Conn::new(
+        shared.info.clone(),
+        VisitorLink::Http2(link.clone()),
+        ConnControl::of_stream(),
+        shared.session.clone(),
+        shared.silence.clone(),
+    ));
     let _listed = Listed::new(&shared, &conn);
     let method = parts.method.clone();
     let Some(answer) = until_over(&link, served(&shared, &conn, parts, body)).await else {

@@ -19,6 +19,7 @@ impl RequestContext {
     ) -> (Outcome, Option<ClaimGuard>) {
         let Claiming { ticket, owner, waits } = claiming;
         let mut claim = ClaimGuard::new(&self.worker.shared, &ticket, owner);
+        self.is_prompt = false;
         let answer = claim.ask().await;
         let progress = Progress::Claimed { answer, waits };
         let asked = Asked { head, url_ticket, policies: None, is_plain: false, progress, may_be_held: false };

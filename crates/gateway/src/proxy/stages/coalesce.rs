@@ -130,7 +130,7 @@ impl RequestContext {
 /// The request as it is sent for all: without what only its own visitor has a use for.
 fn for_all(head: &RequestHead, cookies: &SharedCookies) -> RequestHead {
     let mut all = head.clone();
-    all.fields.retain(|name, _| !rules::is_not_for_all(name));
+    all.fields.retain(|name, _, _| !rules::is_not_for_all(name));
     if *cookies != SharedCookies::AsAllowed {
         all.fields.remove(name::COOKIE);
     }

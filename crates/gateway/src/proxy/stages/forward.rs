@@ -6,7 +6,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use tidegate_core::gate::ShedReason;
@@ -17,7 +16,6 @@ use tidegate_core::units::{ClassId, Timestamp};
 use tidegate_http::{Fields, RequestHead, ResponseHead, name};
 
 use crate::base::guard::within;
-use crate::base::scratch::Scratch;
 use crate::http::http2;
 use crate::http::hygiene::{self, ForwardContext};
 use crate::http::proxy_header::Named;
@@ -28,23 +26,12 @@ use crate::proxy::respond::{self, OwnAnswer};
 use crate::proxy::response_body::{Completion, ResponseBody, Shaping};
 use crate::shared::Worker;
 use crate::shared::coalesce::rules::is_event_stream;
-use crate::shared::gate_keeper::InFlightSlot;
+use crate::shared::gate_keeper::{Entering, InFlightSlot};
 use crate::shared::peers::ClaimGuard;
 use crate::upstream::body::{self, RequestBody};
-use crate::upstream::dispatch::{BodyError, DispatchError, OnInformational, SendContext, UpstreamBody};
+use crate::upstream::dispatch::{BodyError, DispatchError, SendContext, UpstreamBody};
 use crate::upstream::gather::gather;
 use tidegate_settings::is_gate_cookie;
-
-/// Fields that speak of a connection or a body, which an interim response has none of (RFC 9110 15.2).
-const NOT_IN_INTERIM: [HeaderName; 7] = [
-    CONNECTION,
-    CONTENT_LENGTH,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HeaderName::from_static("keep-alive"),
-];
 
 /// An answer as the stages give it to the visitor's connection.
 pub struct Answer {
@@ -73,6 +60,8 @@ pub struct Forwarded {
     /// Given back at the end; a while after the head if that comes first; at the head of an endless one.
     slot: Option<InFlightSlot>,
     sent: Timestamp,
+    /// When the head of its answer came, if all of the body came with it.
+    received: Option<Timestamp>,
     /// How it ended, as far as known. If nothing else has ended a request, its visitor has left.
     outcome: Cell<Outcome>,
     is_over: bool,
@@ -108,8 +97,8 @@ impl Forwarded {
             return;
         }
         let x = &self.context;
-        let now = x.worker.now();
         let outcome = self.outcome.get();
+        let now = self.received.unwrap_or_else(|| x.worker.now());
         if outcome == Outcome::ClientGone {
             x.worker.count(Event::ClientGone);
         }
@@ -223,12 +212,9 @@ impl RequestContext {
             Ok(body) => body,
             Err(error) => return self.without_body(&error),
         };
-        let cost = self.config.class(self.class).cost;
-        let limit = self.config.settings.limits.request_timeout;
-        let until = (!limit.is_zero()).then(|| self.started + limit);
         let lane = self.lane();
         let under_way = UnderWay::new(&self.worker, self.class, self.started);
-        let entering = self.worker.shared.gate.enter(self.class, cost, lane, until, self.started);
+        let entering = self.enter_gate(lane);
         self.conn.silence.end();
         let slot = match entering.await {
             Ok(slot) => slot,
@@ -246,7 +232,9 @@ impl RequestContext {
         let upgrades = context.upgrade.is_some();
         let upstream = self.worker.upstream.clone();
         let mut forwarded = Forwarded {
-            sent: self.worker.now(),
+            // Whoever has not waited is sent in the same turn.
+            sent: if self.is_prompt && slot.queued.is_zero() { self.started } else { self.worker.now() },
+            received: None,
             context: self,
             slot: Some(slot),
             outcome: Cell::new(Outcome::ClientGone),
@@ -280,6 +268,13 @@ impl RequestContext {
                 forwarded.failed(&error, &cookies)
             }
         }
+    }
+
+    fn enter_gate(&self, lane: Lane) -> Entering {
+        let cost = self.config.class(self.class).cost;
+        let limit = self.config.settings.limits.request_timeout;
+        let until = (!limit.is_zero()).then(|| self.started + limit);
+        self.worker.shared.gate.enter(self.class, cost, lane, until, self.started)
     }
 
     /// Reads the beginning of the body before the request takes a slot, where the visitor sends it unasked.
@@ -359,20 +354,7 @@ impl RequestContext {
             visitor: visitor.map(|to| Named { from, to }),
             expect_continue: self.for_all.is_none() && self.conn.link.expect_continue(),
             // A request for all belongs to no connection: the visitor's may be at its next request.
-            on_informational: (http_11 && self.for_all.is_none()).then(|| {
-                let link = self.conn.link.clone();
-                let relay: OnInformational = Rc::new(move |status, fields| {
-                    if status == StatusCode::CONTINUE {
-                        return; // the connection says it when the body is asked for
-                    }
-                    let mut fields = fields.clone();
-                    for name in NOT_IN_INTERIM {
-                        fields.remove(name);
-                    }
-                    link.informational(status, &fields);
-                });
-                relay
-            }),
+            on_informational: (http_11 && self.for_all.is_none()).then(|| self.conn.relay()),
             tunnel: keep_upgrade.then(|| self.conn.control.line()),
             upgrade,
         };
@@ -395,7 +377,7 @@ impl RequestContext {
             via: &settings.proxy.via,
             forwarded: settings.proxy.forwarded,
             host: &settings.origin.host,
-            request_id: &self.id,
+            request_id: self.id.as_bytes(),
             keep_upgrade,
             is_own_cookie: is_gate_cookie,
         };
@@ -462,10 +444,12 @@ impl Forwarded {
                 slot.streams(self.sent, !failed);
                 self.context.count_time(!failed, came);
                 self.is_timed = true;
+            } else if body.is_received() {
+                // The origin has done its part. The rest takes no time, unless it is sent slowly on purpose.
+                slot.complete(self.sent, !failed, came);
+                self.received = Some(came).filter(|_| self.context.shaped.is_none());
             } else {
-                if !body.is_end_stream() {
-                    slot.answers(self.sent, came, !failed, self.context.worker.index);
-                }
+                slot.answers(self.sent, came, !failed, self.context.worker.index);
                 self.slot = Some(slot);
             }
         }
@@ -534,13 +518,12 @@ fn was_never_sent(error: &DispatchError) -> bool {
 
 /// `gate;dur=0.0, origin;dur=12.3`: milliseconds in the queue and until the origin's first byte.
 fn add_server_timing(fields: &mut Fields, queued_us: u64, origin_us: u64) {
-    let mut text = Scratch::new();
-    for (name, us) in [("gate;dur=", queued_us), (", origin;dur=", origin_us)] {
-        let tenths = us / 100;
-        text.text(name);
-        text.number(tenths / 10);
-        text.push(b'.');
-        text.number(tenths % 10);
-    }
-    fields.append(name::SERVER_TIMING, &text);
+    fields.append_with(name::SERVER_TIMING, |text| {
+        for (name, us) in [("gate;dur=", queued_us), (", origin;dur=", origin_us)] {
+            let tenths = us / 100;
+            text.extend_from_slice(name.as_bytes());
+            text.extend_from_slice(itoa::Buffer::new().format(tenths / 10).as_bytes());
+            text.extend_from_slice(&[b'.', b'0' + (tenths % 10) as u8]);
+        }
+    });
 }

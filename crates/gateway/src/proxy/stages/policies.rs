@@ -90,6 +90,7 @@ impl RequestContext {
         step: PolicyStep,
         head: &mut RequestHead,
     ) -> Performed {
+        self.is_prompt = false;
         match step {
             PolicyStep::Authorise(authoriser) => {
                 policies.count(policy, Done::Ask);

@@ -116,7 +116,7 @@ impl RequestContext {
         let mut html = self.kind.wants_html;
         let mut form = None;
         if html && !head.method().is_safe() {
-            form = kept_form(head, body, self.config.settings.room.max_form_bytes).await;
+            form = Box::pin(kept_form(head, body, self.config.settings.room.max_form_bytes)).await;
             html = form.is_some();
         }
         let asked = AnswerRequest {
@@ -260,7 +260,7 @@ impl RoomStage<'_> {
         let binding = self.binding(visitor, &mut cookies);
         let mark = self.config.class(ticket.class).mark;
         let sealed = self.config.keys.seal(&with_mark(mark, ticket), &binding);
-        cookies.ticket(mark, sealed.as_str(), keep, visitor.secure);
+        cookies.ticket(mark, sealed.as_bytes(), keep, visitor.secure);
         cookies
     }
 
@@ -355,7 +355,7 @@ impl RoomStage<'_> {
             PassKind::Page if settings.room.unit == Unit::Request => PAGE_IDLE,
             PassKind::Page => PAGE_PASS,
         };
-        cookies.pass(sealed.as_str(), keep, visitor.secure);
+        cookies.pass(sealed.as_bytes(), keep, visitor.secure);
     }
 }
 

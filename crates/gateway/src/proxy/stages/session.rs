@@ -107,8 +107,11 @@ impl RequestContext {
     /// Applies the origin's answer to the session; whether it ends it. The field that says so is for the gate
     /// alone, even without sessions.
     pub(crate) fn answered(&mut self, fields: &mut Fields, cookies: &mut SetCookies) -> bool {
-        let ends = fields.get_all(FIELD).any(|value| value.eq_ignore_ascii_case(END));
-        fields.remove(FIELD);
+        let is_told = fields.contains(FIELD);
+        let ends = is_told && fields.get_all(FIELD).any(|value| value.eq_ignore_ascii_case(END));
+        if is_told {
+            fields.remove(FIELD);
+        }
         if ends {
             self.end_session(cookies);
         } else if let Some(mut session) = self.session.take() {

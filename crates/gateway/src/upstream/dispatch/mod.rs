@@ -201,7 +201,8 @@ impl Dispatcher {
         bump(&inner.stats.requests);
         inner.budget.deposit();
         if inner.speaks_http2().await {
-            return inner.attempts_by_http2(&head, body, &ctx).await;
+            // On the heap, as all that is seldom: requests by HTTP/1.1 should not carry its state along.
+            return Box::pin(inner.attempts_by_http2(&head, body, &ctx)).await;
         }
         let asked = Asked { head: *head.method() == Method::HEAD, upgrade: ctx.upgrade.is_some() };
         let is_idempotent = head.method().is_idempotent();
@@ -286,7 +287,8 @@ impl Inner {
         if let Some(conn) = max_idle_ticks.and_then(|ticks| self.pool.checkout(replica, ticks)) {
             return Ok(conn);
         }
-        Ok(self.pool.connect(replica, visitor).await?)
+        // On the heap: seldom, and more than all else that a request keeps.
+        Ok(Box::pin(self.pool.connect(replica, visitor)).await?)
     }
 
     /// Counts a failure. `None`: another attempt is to be made; else the error to return.

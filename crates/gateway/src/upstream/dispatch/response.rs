@@ -318,6 +318,11 @@ impl UpstreamBody {
         Self { replica: Some(replica), http2: Some(Box::new(body)), ..Self::detached() }
     }
 
+    /// Whether nothing of it is to come from the origin. It may not have been asked for yet.
+    pub fn is_received(&self) -> bool {
+        self.reading.is_none() && self.http2.as_ref().is_none_or(|body| body.is_end_stream())
+    }
+
     /// The replica that sends it; `None` for a tunnel.
     pub fn replica(&self) -> Option<&Arc<Replica>> {
         self.replica.as_ref()
