@@ -70,7 +70,7 @@ fn served() -> Reading {
 fn first_answer() -> (HeaderMap, Reading) {
     let set = set_by_gate(|cookies| {
         cookies.binding(BOUND_TO, false);
-        cookies.ticket(MARK, &sealed(1), KEEP, false);
+        cookies.ticket(MARK, sealed(1).as_bytes(), KEEP, false);
     });
     (set, waits(&format!("{STATUS}&tg={}", url_ticket())))
 }
@@ -161,7 +161,7 @@ fn every_altered_ticket_differs_in_one_character_and_is_refused() {
     }
     assert!(opens(&genuine));
     // A pass would let the attacker in.
-    let set = set_by_gate(|cookies| cookies.pass(&pass(), KEEP, false));
+    let set = set_by_gate(|cookies| cookies.pass(pass().as_bytes(), KEEP, false));
     let mut jar = jar;
     jar.absorb(&mut names, RequestKind::Status, &set, &served(), true);
     assert!(jar.cookies(&names).is_some_and(|field| field.contains("tgp=")));
@@ -189,7 +189,7 @@ fn a_used_ticket_is_shown_without_the_pass_it_brought() {
     jar.keep_used(&names);
     let entry = set_by_gate(|cookies| {
         cookies.clear_ticket(MARK, false);
-        cookies.pass(&pass(), KEEP, false);
+        cookies.pass(pass().as_bytes(), KEEP, false);
     });
     jar.absorb(&mut names, RequestKind::Page, &entry, &served(), true);
     assert!(opens(&before), "{before}");
