@@ -15,6 +15,7 @@
 
 use std::ops::RangeInclusive;
 
+pub mod drawn;
 pub mod figures;
 pub mod play;
 pub mod stretch;
@@ -36,8 +37,18 @@ pub struct Tournament {
     pub all_seeds: RangeInclusive<u64>,
     /// The seeds on which parameters were fixed; none of them is reported unless asked for.
     pub tune_seeds: RangeInclusive<u64>,
+    /// Seeds of the drawn origins ([`drawn`]) that figures are reported on, and of those on which parameters were
+    /// fixed. The former are among the scenarios.
+    pub drawn: Option<Drawn>,
     /// Requests served at each in-flight limit that the oracle tries.
     pub truth_requests: u32,
+}
+
+/// Which of the drawn origins are reported, and which served for tuning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    pub origins: RangeInclusive<u64>,
+    pub tune_origins: RangeInclusive<u64>,
 }
 
 /// One scenario of a tournament: the file's own with some keys set.

@@ -107,16 +107,28 @@ fn over(runs: &[Figures], name: &str, share: f64) -> Option<f64> {
     percentile(&mut values, share)
 }
 
+/// Means over the scenarios, and what a mean hides: the worst scenario and the worst tenth.
 pub fn overall(standings: &[Standing]) -> Vec<NamedFigure> {
     let mut told = Vec::new();
     for estimator in names(standings) {
-        let of = || standings.iter().filter(|standing| standing.estimator == estimator);
-        for figure in ["goodput_share", "mean_rt_ratio"] {
-            let values: Vec<f64> = of().filter_map(|standing| standing.figure(figure)).collect();
-            let mean = values.iter().sum::<f64>() / values.len() as f64;
-            let value = (!values.is_empty()).then_some(mean);
-            told.push(NamedFigure { name: format!("{estimator}.all.{figure}"), unit: "1", value });
-        }
+        let values = |figure: &str| -> Vec<f64> {
+            let of = standings.iter().filter(|standing| standing.estimator == estimator);
+            of.filter_map(|standing| standing.figure(figure)).collect()
+        };
+        let mut tell = |figure: &str, unit, value| {
+            told.push(NamedFigure { name: format!("{estimator}.all.{figure}"), unit, value });
+        };
+        let (mut shares, mut ratios) = (values("goodput_share"), values("mean_rt_ratio"));
+        let mean =
+            |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        tell("goodput_share", "1", mean(&shares));
+        tell("mean_rt_ratio", "1", mean(&ratios));
+        tell("goodput_share_p10", "1", percentile(&mut shares, 0.1));
+        tell("goodput_share_worst", "1", percentile(&mut shares, 0.0));
+        tell("mean_rt_ratio_worst", "1", percentile(&mut ratios, 1.0));
+        let settle = values("settle_s");
+        let settled = settle.iter().filter(|s| s.is_finite()).count() as f64 / settle.len() as f64;
+        tell("settled_pct", "%", (!settle.is_empty()).then_some(settled * 100.0));
     }
     told
 }

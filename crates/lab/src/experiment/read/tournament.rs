@@ -7,7 +7,8 @@ use tidegate_settings::did_you_mean;
 use tidegate_settings::tree::{Value, quoted};
 
 use super::{Keys, Reader};
-use crate::tournament::{Setting, Tournament};
+use crate::tournament::drawn::drawn;
+use crate::tournament::{Drawn, Setting, Tournament};
 
 /// The estimator that estimates nothing is left out of a tournament, unless it is named.
 const NOT_BY_ITSELF: &str = "fixed";
@@ -22,28 +23,53 @@ impl Reader<'_> {
     /// The section; `None` if there is none.
     pub(super) fn tournament(&mut self, keys: &Keys) -> Option<Tournament> {
         let keys = self.table(keys, "tournament")?;
-        self.only(&keys, &["estimators", "seeds", "all_seeds", "tune_seeds", "truth_requests", "scenario"]);
+        let known = ["estimators", "seeds", "all_seeds", "tune_seeds", "truth_requests", "scenario", "drawn"];
+        self.only(&keys, &known);
         let seeds = self.seeds(&keys, "seeds");
         let all_seeds =
             if keys.get("all_seeds").is_some() { self.seeds(&keys, "all_seeds") } else { seeds.clone() };
+        let origins = self.drawn(&keys);
+        let mut scenarios = self.scenarios(&keys);
+        scenarios.extend(origins.iter().flat_map(|set| set.origins.clone()).map(drawn));
         let tournament = Tournament {
             estimators: self.estimators(&keys),
-            scenarios: self.scenarios(&keys),
+            scenarios,
+            drawn: origins,
             all_seeds,
             tune_seeds: self.seeds(&keys, "tune_seeds"),
             seeds,
             truth_requests: self.truth_requests(&keys),
         };
         if tournament.scenarios.is_empty() {
-            let expected = "at least one [experiment.tournament.scenario.NAME]";
+            let expected =
+                "at least one [experiment.tournament.scenario.NAME], or [experiment.tournament.drawn]";
             self.wrong(Some(keys.at), &keys.key("scenario"), expected, "none");
         }
-        let (tune, report) = (&tournament.tune_seeds, &tournament.seeds);
-        if tune.start() <= report.end() && report.start() <= tune.end() {
-            let expected = "other seeds than `tune_seeds`: parameters must not be fixed on what is reported";
-            self.wrong(Some(keys.at), &keys.key("seeds"), expected, shown(report));
-        }
+        self.apart(&keys, ("seeds", &tournament.seeds), ("tune_seeds", &tournament.tune_seeds));
         Some(tournament)
+    }
+
+    /// Parameters must not be fixed on what is reported.
+    fn apart(
+        &mut self,
+        keys: &Keys,
+        (name, report): (&str, &RangeInclusive<u64>),
+        (tuned, tune): (&str, &RangeInclusive<u64>),
+    ) {
+        if tune.start() <= report.end() && report.start() <= tune.end() {
+            let expected =
+                format!("other seeds than `{tuned}`: parameters must not be fixed on what is reported");
+            self.wrong(Some(keys.at), &keys.key(name), &expected, shown(report));
+        }
+    }
+
+    fn drawn(&mut self, keys: &Keys) -> Option<Drawn> {
+        keys.get("drawn")?;
+        let keys = self.table(keys, "drawn")?;
+        self.only(&keys, &["origins", "tune_origins"]);
+        let (origins, tune_origins) = (self.seeds(&keys, "origins"), self.seeds(&keys, "tune_origins"));
+        self.apart(&keys, ("origins", &origins), ("tune_origins", &tune_origins));
+        Some(Drawn { origins, tune_origins })
     }
 
     fn scenarios(&mut self, keys: &Keys) -> Vec<Setting> {
