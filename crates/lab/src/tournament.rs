@@ -37,8 +37,8 @@ pub struct Tournament {
     pub all_seeds: RangeInclusive<u64>,
     /// The seeds on which parameters were fixed; none of them is reported unless asked for.
     pub tune_seeds: RangeInclusive<u64>,
-    /// Seeds of the drawn origins ([`drawn`]) that figures are reported on, and of those on which parameters were
-    /// fixed. The former are among the scenarios.
+    /// Seeds of the drawn origins ([`drawn`]) that figures are reported on, and of those on which parameters
+    /// were fixed. The former are among the scenarios.
     pub drawn: Option<Drawn>,
     /// Requests served at each in-flight limit that the oracle tries.
     pub truth_requests: u32,

@@ -7,13 +7,13 @@
 //! | kind of service | fixed, normal, uniform, exponential, lognormal, bimodal, classes of different cost |
 //! | discipline | three in ten share the processor, the others serve in turn |
 //! | contention | half none, the others 0 to 1.5 |
-//! | what happens | nothing, slower, faster, wobbling, stolen CPU, pauses, correlated service, replicas that leave or join |
+//! | course | nothing, slower, faster, wobbling, stolen CPU, pauses, correlated service, replicas leave or join |
 //! | crowd | 1.15 to 4 times what the origin can serve at its fastest |
 //! | visitors | three in ten give up and try again |
 //! | length | 60 or 150 s |
 //!
-//! A seed is the whole of an origin: the same seed draws the same on every machine. Which seeds are for tuning
-//! and which for reporting is said in the experiment's file.
+//! A seed is the whole of an origin: the same seed draws the same on every machine. The experiment's file says
+//! which seeds are for tuning and which are reported.
 
 use super::Setting;
 use crate::split_mix::{GOLDEN, mix};
@@ -360,7 +360,8 @@ mod tests {
             let Shape::Flat(rate) = phases[0].rate else { panic!("a steady crowd") };
             let capacity = crate::experiment::known::origin_capacity_rps(&scenario);
             assert!((1.1..4.3).contains(&(rate / capacity)), "{}: {rate} {capacity}", setting.about);
-            events.insert(setting.about.split(", ").nth(2).map(str::to_owned));
+            let (of_origin, _) = setting.about.split_once("; ").expect("origin and crowd");
+            events.insert(of_origin.rsplit(", ").nth(1).map(str::to_owned));
         }
         assert_eq!(events.len(), 8, "all events are drawn: {events:?}");
     }
