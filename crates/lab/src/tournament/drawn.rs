@@ -12,8 +12,8 @@
 //! | visitors | three in ten give up and try again |
 //! | length | 60 or 150 s |
 //!
-//! A seed is the whole of an origin: the same seed draws the same on every machine. The experiment's file says
-//! which seeds are for tuning and which are reported.
+//! A seed is the whole of an origin, and draws the same on every machine. The experiment's file says which
+//! seeds are for tuning and which are reported.
 
 use super::Setting;
 use crate::split_mix::{GOLDEN, mix};
