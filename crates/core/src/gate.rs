@@ -146,9 +146,8 @@ impl Gate {
 
     /// As [`Gate::arrive`], in a lane: a request of [`Lane::Admitted`] overtakes all others; it is never
     /// refused for load, nor is one of [`Lane::Newcomer`], which may have to wait even if a slot is free.
-    /// From
-    /// `until` on its visitor does not wait for the answer any more. Report the answer to a forwarded request
-    /// with [`Gate::answered`], too.
+    /// From `until` on its visitor does not wait for the answer any more. When a request that was forwarded
+    /// from another lane than the ordinary one ends, call [`Gate::answered`] as well.
     pub fn arrive_as(
         &mut self,
         request: Request,
@@ -229,9 +228,8 @@ impl Gate {
         self.samples.take(into);
     }
 
-    /// A forwarded request of that lane ends. To be called before the method that releases its in-flight
-    /// slot;
-    /// not needed for requests of [`Lane::Ordinary`] and [`Lane::Admitted`].
+    /// A forwarded request of that lane ends. Call it before the method that releases the in-flight slot. It
+    /// does nothing for requests of [`Lane::Ordinary`] and [`Lane::Admitted`], which begin no page.
     pub fn answered(&mut self, lane: Lane, now: Timestamp) {
         self.pages.pass(self.totals.in_flight, now);
         self.pages.answered(lane);
@@ -334,9 +332,8 @@ impl Gate {
         self.totals.limit
     }
 
-    /// How many pages may have their first requests at the origin while another newcomer goes; `None`:
-    /// there is
-    /// no in-flight limit.
+    /// A newcomer may go while fewer first requests of pages than this are at the origin; `None`: there is no
+    /// in-flight limit.
     pub fn max_pages(&self) -> Option<f64> {
         self.pages.most(self.totals.limit)
     }
@@ -407,9 +404,8 @@ impl Gate {
         }
     }
 
-    /// Updates the classes whose bucket lets their next request pass by now, or whose newcomers may go
-    /// now, or
-    /// may not any more.
+    /// Updates the classes whose bucket lets their next request pass by now, and those with newcomers if
+    /// whether these may go has changed.
     fn unblock(&mut self, now: Timestamp) {
         if self.pages.decide(self.totals.limit) {
             self.update_newcomers(now);

@@ -28,37 +28,27 @@ pub(crate) trait Pooled: Sized + 'static {
     fn with_list<R>(f: impl FnOnce(&List<Self>) -> R) -> Option<R>;
 }
 
-impl Pooled for String {
-    fn new() -> Self {
-        Self::with_capacity(TEXT)
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-    fn size(&self) -> usize {
-        self.capacity()
-    }
-    fn with_list<R>(f: impl FnOnce(&List<Self>) -> R) -> Option<R> {
-        thread_local!(static TEXTS: List<String> = const { RefCell::new(Vec::new()) });
-        TEXTS.try_with(f).ok()
-    }
+macro_rules! pooled {
+    ($($of:ty)*) => {$(
+        impl Pooled for $of {
+            fn new() -> Self {
+                Self::with_capacity(TEXT)
+            }
+            fn clear(&mut self) {
+                self.clear();
+            }
+            fn size(&self) -> usize {
+                self.capacity()
+            }
+            fn with_list<R>(f: impl FnOnce(&List<Self>) -> R) -> Option<R> {
+                thread_local!(static LIST: List<$of> = const { RefCell::new(Vec::new()) });
+                LIST.try_with(f).ok()
+            }
+        }
+    )*};
 }
 
-impl Pooled for Vec<u8> {
-    fn new() -> Self {
-        Self::with_capacity(TEXT)
-    }
-    fn clear(&mut self) {
-        self.clear();
-    }
-    fn size(&self) -> usize {
-        self.capacity()
-    }
-    fn with_list<R>(f: impl FnOnce(&List<Self>) -> R) -> Option<R> {
-        thread_local!(static BUFFERS: List<Vec<u8>> = const { RefCell::new(Vec::new()) });
-        BUFFERS.try_with(f).ok()
-    }
-}
+pooled!(String Vec<u8>);
 
 /// One from the thread's free list. It takes memory with the first [`Recycled::grown`] only.
 pub(crate) struct Recycled<T: Pooled>(Option<Box<T>>);

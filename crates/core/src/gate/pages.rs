@@ -3,9 +3,8 @@
 //! When a page has come, the browser requests all of its parts. So the pages whose first requests are at the
 //! origin now tell what the origin will have to do one response time from now. Newcomers who go whenever an
 //! in-flight slot is free leave no slots for their own parts, which then queue behind each other; meanwhile
-//! no newcomer can go, and one response time later the slots are empty. Where the slots are always in use,
-//! the
-//! first requests of pages hold a fixed share of them (Little's law). Newcomers fill it up, and no more:
+//! no newcomer can go, and one response time later the slots are empty. Where all slots are in use, the first
+//! requests of pages hold a fixed share of them (Little's law). Newcomers fill that share up, and no more:
 //!
 //! ```text
 //! a newcomer goes while  P < max(2, s L)

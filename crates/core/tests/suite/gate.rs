@@ -374,9 +374,9 @@ impl Crowd {
     }
 }
 
-/// Newcomers go as far as their parts will find slots: no part waits for longer than a request takes, and
-/// most
-/// slots are in use. The fewer slots, the more of them chance leaves idle, where all visits have one page.
+/// Newcomers go as far as their parts will find slots: no part waits for longer than a request takes, and the
+/// greater part of the slots is in use. The fewer slots, the more of them chance leaves idle, where all
+/// visits have one page.
 #[test]
 fn newcomers_leave_slots_for_the_parts_of_their_pages() {
     for (slots, parts, least) in [(320, 13, 0.95), (40, 13, 0.87), (100, 4, 0.87)] {

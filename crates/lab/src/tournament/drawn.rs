@@ -2,7 +2,8 @@
 //!
 //! | what | range |
 //! |---|---|
-//! | servers in all (the knee) | 1 to 60, evenly in the logarithm; a third of those with 4 or more are replicas |
+//! | servers in all (the knee) | 1 to 60, evenly in the logarithm |
+//! | replicas | one; with 4 or more servers in a third of the cases 2 to 4 |
 //! | mean service | 5 ms to 1.4 s, evenly in the logarithm |
 //! | kind of service | fixed, normal, uniform, exponential, lognormal, bimodal, classes of different cost |
 //! | discipline | three in ten share the processor, the others serve in turn |
@@ -10,7 +11,7 @@
 //! | course | nothing, slower, faster, wobbling, stolen CPU, pauses, correlated service, replicas leave or join |
 //! | crowd | 1.15 to 4 times what the origin can serve at its fastest |
 //! | visitors | three in ten give up and try again |
-//! | length | 60 or 150 s |
+//! | length | 60 or 150 s; above 1,000 requests per second 20 to 60 s |
 //!
 //! A seed is the whole of an origin, and draws the same on every machine. The experiment's file says which
 //! seeds are for tuning and which are reported.
@@ -51,7 +52,7 @@ impl Dice {
         low + (high - low) * self.share()
     }
 
-    /// Evenly in the logarithm.
+    /// From `low` to `high`, with an evenly distributed logarithm.
     fn scale(&mut self, low: f64, high: f64) -> f64 {
         self.within(low.ln(), high.ln()).exp()
     }
@@ -93,7 +94,7 @@ struct Origin {
     replicas: u32,
     service_s: f64,
     kind: Service,
-    /// Coefficient of variation, share of the long ones and the like, by the kind of service.
+    /// From 0 to 1: how much the service times vary, within what their kind allows.
     shape: f64,
     shares_cpu: bool,
     contention: f64,
@@ -125,7 +126,7 @@ impl Origin {
             E::ReplicasChange,
         ];
         let event = match dice.pick(&events) {
-            // One or two servers are one replica.
+            // Fewer are one replica, which cannot leave.
             E::ReplicasChange if servers < 4.0 => E::Nothing,
             event => event,
         };

@@ -127,9 +127,14 @@ async fn a_page_that_was_begun_counts_until_its_answer() {
     let is_held =
         |newcomer: Pin<&mut Entering>| newcomer.poll(&mut Context::from_waker(Waker::noop())).is_pending();
     let ask = |lane| keeper.enter(ClassId(0), Cost::ONE, lane, None, keeper.clock.now());
-    // Others hold most of the slots all the time, so the share of pages is small.
+    // Others hold slots for an hour, so the share of pages is small.
     let others = [(); 4].map(|()| ask(Lane::Ordinary));
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let later = keeper.clock.now() + Duration::from_secs(3600);
+    keeper
+        .enter(ClassId(0), Cost::ONE, Lane::Ordinary, None, later)
+        .await
+        .expect("a slot")
+        .complete(later, true, later);
     for lane in [Lane::Newcomer, Lane::Page] {
         for end in 0..7 {
             // Two may begin at once, however few slots there are.
