@@ -14,12 +14,15 @@ import { until } from './gate.mjs';
 import { quantile, startSite } from './site.mjs';
 import { CAPACITY, PARTS, SERVICE_MS } from './site_origin.mjs';
 
-/** Requests one after another from which the response time without a crowd is taken. */
-const UNLOADED = 40;
-/** Least seconds of a crowd: some hundred answers one after another. */
-const CROWD_S = Math.max(12, SERVICE_MS / 10);
-/** Seconds' work of the service that the crowd is: few enough visitors for a small machine. */
-const CROWD_WORK_S = 36 + 2 * CROWD_S;
+/**
+ * Requests one after another from which the response time without a crowd is taken; fewer where the service is slow,
+ * because a WebSocket that is open meanwhile is closed after a minute of silence.
+ */
+const UNLOADED = Math.max(8, Math.min(40, Math.round(8e3 / SERVICE_MS)));
+/** Least seconds of a crowd: some hundred answers one after another, of two probes. */
+const CROWD_S = Math.max(12, SERVICE_MS / 20);
+/** Seconds' work of the service that the crowd is: few enough visitors for a small machine and a test's patience. */
+const CROWD_WORK_S = Math.min(80, 36 + 2 * CROWD_S);
 /** Seconds until the gate has learned what the service can take. */
 const SETTLE_S = 5;
 /** Seconds of a line of what is printed. */
