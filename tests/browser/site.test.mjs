@@ -14,10 +14,7 @@ import { until } from './gate.mjs';
 import { quantile, startSite } from './site.mjs';
 import { CAPACITY, PARTS, SERVICE_MS } from './site_origin.mjs';
 
-/**
- * Requests one after another from which the response time without a crowd is taken; fewer where the service is slow,
- * because a WebSocket that is open meanwhile is closed after a minute of silence.
- */
+/** Requests one after another from which the response time without a crowd is taken; fewer of a slow service. */
 const UNLOADED = Math.max(8, Math.min(40, Math.round(8e3 / SERVICE_MS)));
 /** Least seconds of a crowd: some hundred answers one after another, of two probes. */
 const CROWD_S = Math.max(12, SERVICE_MS / 20);
@@ -100,7 +97,8 @@ class Tab {
     const heard = await this.page.evaluate(([url, text, isNew]) => new Promise(resolve => {
       if (isNew) globalThis.socket = new WebSocket(url);
       const { socket } = globalThis;
-      socket.onmessage = ({ data }) => resolve(data);
+      // A word of before may still come back.
+      socket.onmessage = ({ data }) => data === text && resolve(data);
       socket.onerror = socket.onclose = () => resolve('the socket was closed');
       if (isNew) socket.onopen = () => socket.send(text);
       else if (socket.readyState === WebSocket.OPEN) socket.send(text);
@@ -168,7 +166,10 @@ const early = {
     const tab = await Tab.open(context, site, 'early');
     await tab.visit(0);
     await tab.echo('before');
+    // As applications do: a WebSocket that is silent for a minute is closed.
+    const alive = setInterval(() => tab.echo('alive', { isNew: false }).catch(() => {}), 20e3).unref();
     return async () => {
+      clearInterval(alive);
       await tab.echo('still here', { isNew: false });
       for (let n = 1; n <= 2; n++) await tab.follow(n);
       await tab.page.goBack();
