@@ -51,11 +51,11 @@ export async function undo(applied) {
   }
 }
 
-const ended = id => remove(`v1/throttles/${id}`, { why: 'ended on the dashboard' });
+const endOne = id => remove(`v1/throttles/${id}`, { why: 'ended on the dashboard' });
 
 /** Ends those of the throttles that are still in force. */
 export const end = async ids => {
-  for (const id of ids) await ended(id).catch(gone);
+  for (const id of ids) await endOne(id).catch(gone);
 };
 
 const left = ({ until_ms: until }, now) => until === null ? 'ended by hand' : `${seconds(Math.max(0, Math.ceil((until - now) / 1000)))} left`;
@@ -63,10 +63,18 @@ const left = ({ until_ms: until }, now) => until === null ? 'ended by hand' : `$
 /** The throttles in force, with what they did. */
 export function throttlesInForce(shared) {
   let now = Date.now();
-  // The row may be a second old: a throttle that is gone may have been replaced by another one, which then stays.
-  const refused = (type, error) => error.status === 404 ? `This throttle of ${typeName(type)} had ended or been replaced: look at the list again.` : error.message;
-  const finish = ({ id, type }) => ended(id).then(
-    () => notice(`${typeName(type)} is not throttled any more.`), error => notice(refused(type, error), { isBad: true }));
+  const finish = async ({ id, type }) => {
+    const name = typeName(type);
+    try {
+      await endOne(id);
+      notice(`${name} is not throttled any more.`);
+    } catch (error) {
+      // The row may be a second old. A throttle that replaced this one stays in force.
+      const isGone = error.status === 404;
+      const text = isGone ? `This throttle of ${name} had already ended or been replaced. The list shows what is in force.` : error.message;
+      notice(text, { isBad: true });
+    }
+  };
   const list = liveTable([
     ['Requests', ({ type }) => h('b', {}, typeName(type)), 'words'],
     ['Throttle', ({ action, shadow }) => [describe(action), shadow && h('div', { class: 'note' }, 'shadow: counted only')]],

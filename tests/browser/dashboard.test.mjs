@@ -523,6 +523,17 @@ test('the page of culprits', async t => {
   });
 });
 
+test('to end a throttle that is not in force any more is no success', async () => {
+  await visit({ more: MORE }, {}, async (page, stage) => {
+    // The gate knows nothing of the throttle in the list.
+    await imitate(page, stage);
+    await go(page, 'culprits');
+    await page.locator('section[aria-label="Throttles in force"]').getByRole('button', { name: 'End' }).click();
+    await page.locator('.notice.bad', { hasText: 'had already ended or been replaced' }).waitFor();
+    assert.equal(await page.getByText('is not throttled any more').count(), 0);
+  });
+});
+
 const HOSTILE = '<img src=x onerror="document.title=`hacked`">';
 
 /** The same document with every text made hostile. */

@@ -97,8 +97,8 @@ class Tab {
     const heard = await this.page.evaluate(([url, text, isNew]) => new Promise(resolve => {
       if (isNew) globalThis.socket = new WebSocket(url);
       const { socket } = globalThis;
-      // A word of before may still come back.
-      socket.onmessage = ({ data }) => data === text && resolve(data);
+      // What keepAlive() has sent may come back first.
+      socket.onmessage = ({ data }) => data !== 'alive' && resolve(data);
       socket.onerror = socket.onclose = () => resolve('the socket was closed');
       if (isNew) socket.onopen = () => socket.send(text);
       else if (socket.readyState === WebSocket.OPEN) socket.send(text);
@@ -107,16 +107,23 @@ class Tab {
     assert.equal(heard, text, `${this.who}: WebSocket`);
   }
 
+  /** Sends a word on the page's WebSocket every five seconds, since one that is silent for a minute is closed. */
+  async keepAlive() {
+    await this.page.evaluate(() => {
+      const isOpen = () => globalThis.socket.readyState === WebSocket.OPEN;
+      setInterval(() => isOpen() && globalThis.socket.send('alive'), 5e3);
+    });
+  }
+
   /** A page that is left open: a call every second, a stream of events, words on its WebSocket. */
   async stay() {
+    await this.keepAlive();
     await this.page.evaluate(who => {
       Object.assign(globalThis, { polls: [], events: 0, breaks: 0 });
       const note = outcome => globalThis.polls.push(outcome);
       const get = () => fetch(`/${who}/data/0`);
       const call = () => get().then(({ status }) => note(status), error => note(`${error}`));
       setInterval(call, 1e3);
-      const isOpen = () => globalThis.socket.readyState === WebSocket.OPEN;
-      setInterval(() => isOpen() && globalThis.socket.send('alive'), 5e3);
       const stream = new EventSource(`/${who}/events`);
       stream.onmessage = () => { globalThis.events++; };
       stream.onerror = () => { globalThis.breaks++; };
@@ -166,10 +173,8 @@ const early = {
     const tab = await Tab.open(context, site, 'early');
     await tab.visit(0);
     await tab.echo('before');
-    // As applications do: a WebSocket that is silent for a minute is closed.
-    const alive = setInterval(() => tab.echo('alive', { isNew: false }).catch(() => {}), 20e3).unref();
+    await tab.keepAlive();
     return async () => {
-      clearInterval(alive);
       await tab.echo('still here', { isNew: false });
       for (let n = 1; n <= 2; n++) await tab.follow(n);
       await tab.page.goBack();
