@@ -351,14 +351,17 @@ test('the history is zoomed by dragging, and exported as CSV and PNG', async () 
     await page.locator('label', { hasText: /^Of/ }).locator('select').selectOption('detector:slow');
     await page.getByLabel('Figure').selectOption('goodput');
     await page.getByText('below 500').waitFor();
-    const over = page.locator('.u-over');
-    const box = await over.boundingBox();
-    const asked = page.waitForRequest(sent => /metric=goodput.*to=\d+/.test(sent.url()));
-    await page.mouse.move(box.x + 0.5 * box.width, box.y + 50);
-    await page.mouse.down();
-    await page.mouse.move(box.x + 0.9 * box.width, box.y + 50, { steps: 5 });
-    await page.mouse.up();
-    const { searchParams } = new URL((await asked).url());
+    // The chart is replaced when its figure has come, and has no box meanwhile.
+    let box;
+    await until('the chart is there', async () => { box = await page.locator('.u-over').boundingBox(); return box !== null; });
+    const drag = async () => {
+      await page.mouse.move(box.x + 0.5 * box.width, box.y + 50);
+      await page.mouse.down();
+      await page.mouse.move(box.x + 0.9 * box.width, box.y + 50, { steps: 5 });
+      await page.mouse.up();
+    };
+    const [asked] = await Promise.all([page.waitForRequest(sent => /metric=goodput.*to=\d+/.test(sent.url())), drag()]);
+    const { searchParams } = new URL(asked.url());
     const span = searchParams.get('to') - searchParams.get('from');
     assert.ok(span > 0 && span < 15 * 60, `${span} s`);
     await page.getByRole('button', { name: 'Zoom out' }).click();
