@@ -46,7 +46,7 @@ parameters! {
         min_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
         /// Most requests in flight.
         max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
-        /// Requests in flight to begin with.
+        /// Requests in flight after the first two, which are sent one at a time.
         start_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
         /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1
         /// (exponential service).

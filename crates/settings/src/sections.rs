@@ -124,6 +124,10 @@ section! {
         connect_timeout: Duration = secs(3) => span(MS, 5 * MIN);
         /// Time from the end of the request to the first byte of the response.
         first_byte_timeout: Duration = secs(60) => span(MS, DAY);
+        /// Whether a request whose visitor leaves is broken off at once, and its in-flight slot given to the
+        /// next. Most services notice only when they write the answer, and go on working until then: with
+        /// `false` the gate waits for that, so that they never work on more requests than the limit says.
+        abort_on_close: bool = false => Flag;
         /// Longest silence inside a response body.
         read_timeout: Duration = secs(60) => span(MS, DAY);
         /// How long an idle connection is kept for reuse.

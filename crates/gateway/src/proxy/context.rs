@@ -1,7 +1,7 @@
 //! One request as the stages see it: its visitor, class and service level, its session, and what is logged
 //! and reported of it.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -46,6 +46,10 @@ pub struct Conn {
     pub silence: Silence,
     /// Relays interim responses; made when it is first needed.
     relay: OnceCell<OnInformational>,
+    /// Whether the origin works on its request, and all of the request is there.
+    pub(crate) is_at_origin: Cell<bool>,
+    /// Whether its visitor left meanwhile.
+    pub(crate) has_left: Cell<bool>,
 }
 
 impl Conn {
@@ -56,7 +60,8 @@ impl Conn {
         session: Rc<SessionLink>,
         silence: Silence,
     ) -> Self {
-        Self { info, link, control, session, silence, relay: OnceCell::new() }
+        let (relay, is_at_origin, has_left) = <_>::default();
+        Self { info, link, control, session, silence, relay, is_at_origin, has_left }
     }
 
     /// Passes interim responses of the origin on.

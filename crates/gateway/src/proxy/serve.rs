@@ -106,8 +106,7 @@ async fn handle(
         Outcome::Enter { by, cookies, ticket } => {
             context.worker.count(by);
             let guard = TicketGuard::new(&context.worker, ticket, claim);
-            // On the heap: several kilobytes, which the gate's own small answers would carry along.
-            Box::pin(context.forward(head, RequestBody::visitor(body), by, cookies, guard)).await
+            context.until_answered(head, RequestBody::visitor(body), by, cookies, guard).await
         }
         Outcome::Wait(waiting) => context.wait_in_room(&head, body, *waiting).await,
         Outcome::Throttled { retry_after } => {

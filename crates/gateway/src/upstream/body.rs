@@ -41,6 +41,11 @@ impl RequestBody {
         if body.is_end_stream() { Self::empty() } else { Self(Kind::Visitor(body)) }
     }
 
+    /// Whether nothing more has to come from the visitor.
+    pub fn is_here(&self) -> bool {
+        matches!(self.0, Kind::Empty | Kind::Full(_))
+    }
+
     pub fn boxed(body: impl Body<Data = Bytes, Error = BoxError> + 'static) -> Self {
         if body.is_end_stream() { Self::empty() } else { Self(Kind::Boxed(Box::pin(body))) }
     }

@@ -29,6 +29,9 @@ impl World<'_> {
             Part::Error => What::Error,
         };
         self.trace.step(self.now_us, what, request.client, replica as u64);
+        if request.has_left {
+            return self.answered_nobody(done.id, done.part != Part::Error);
+        }
         if request.head_us.is_none()
             && let Some(process) = self.processes.last()
         {

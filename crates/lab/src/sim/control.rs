@@ -153,7 +153,7 @@ impl World<'_> {
         for at in self.requests.numbers() {
             self.leave_origin(at);
             let Some(request) = self.requests.remove(at) else { continue };
-            if !request.is_part {
+            if !request.is_part && !request.has_left {
                 self.reply(request.client, Err(Failure::Broken));
             }
         }

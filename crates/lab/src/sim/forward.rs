@@ -117,6 +117,7 @@ impl World<'_> {
             head_us: None,
             streams: false,
             retried: false,
+            has_left: false,
         });
         identity(slot, generation)
     }
@@ -277,15 +278,19 @@ impl World<'_> {
     }
 
     pub(crate) fn gives_up(&mut self, at: u32, generation: u32) {
-        let Some(request) = self.requests.get(at).filter(|r| r.generation == generation) else { return };
+        let request = self.requests.get(at).filter(|r| r.generation == generation && !r.has_left);
+        let Some(request) = request else { return };
         let id = identity(at, generation);
         let (client, class, cost, spot) = (request.client, request.class, request.cost, request.spot);
         let lane = request.lane;
         let (at_origin, streams, sent_us) = (request.at.is_some(), request.streams, request.sent_us);
         let (session, arrived) = (request.session.filter(|_| request.head_us.is_none()), request.arrived);
         let is_under_way = request.head_us.is_none();
+        let gate = self.processes.last().map(|process| &process.config.settings);
+        let keeps_slot = at_origin && is_under_way && gate.is_some_and(|gate| !gate.origin.abort_on_close);
         self.trace.step(self.now_us, What::GivesUp, client, 0);
-        if let Some(process) = self.processes.last_mut() {
+        // Where the slot is kept, the rest follows when the origin has answered.
+        if let Some(process) = self.processes.last_mut().filter(|_| !keeps_slot) {
             let now = process.now(self.now_us);
             process.shard.count(Event::ClientGone);
             if is_under_way {
@@ -307,8 +312,14 @@ impl World<'_> {
                 self.give_back(id);
             }
         }
-        self.leave_origin(at);
-        let under_way = self.requests.remove(at).and_then(|request| request.under_way);
+        let under_way = if keeps_slot {
+            let request = self.requests.held(at);
+            request.has_left = true;
+            request.under_way.take()
+        } else {
+            self.leave_origin(at);
+            self.requests.remove(at).and_then(|request| request.under_way)
+        };
         match session.filter(|session| at_origin && session.begins) {
             Some(session) => self.gave_up_first(client, session, under_way),
             None => self.finished(client, under_way),
@@ -341,6 +352,9 @@ impl World<'_> {
 
     /// A request leaves the gate: its in-flight slot goes to the next.
     pub(super) fn ended_at_origin(&mut self, id: u64, outcome: Outcome, answer: Result<Answer, Failure>) {
+        if self.requests.get(slot(id)).is_some_and(|request| request.has_left) {
+            return self.answered_nobody(id, outcome == Outcome::Served);
+        }
         if let Some(process) = self.processes.last_mut()
             && let Some(request) = self.requests.get(slot(id))
         {
@@ -364,6 +378,31 @@ impl World<'_> {
             }
         }
         self.over(id, answer);
+        self.wake();
+    }
+
+    /// The origin has answered a request whose visitor had left: its in-flight slot goes to the next. A long
+    /// answer is broken off.
+    pub(super) fn answered_nobody(&mut self, id: u64, is_served: bool) {
+        self.leave_origin(slot(id));
+        let Some(request) = self.requests.remove(slot(id)) else { return };
+        if let Some(process) = self.processes.last_mut() {
+            let now = process.now(self.now_us);
+            let took = Duration::from_micros(self.now_us - request.sent_us);
+            let outcome = if is_served { Outcome::ClientGone } else { Outcome::OriginError };
+            if is_served {
+                process.shard.count(Event::ClientGone);
+            } else {
+                process.shard.took(request.class, false, now.since(request.arrived));
+            }
+            process.shard.leaves(request.class, request.arrived);
+            process.shard.ended(request.class, outcome, took);
+            let (sent, in_flight) = (process.now(request.sent_us), request.in_flight);
+            let served = gate::Served { sent, in_flight, ok: is_served };
+            process.gate.answered(request.lane, now);
+            process.gate.complete(request.class, request.cost, &served, now);
+            self.oracle.finished(id);
+        }
         self.wake();
     }
 

@@ -74,6 +74,8 @@ pub(crate) struct Request {
     /// Its answer goes on, and its in-flight slot is another's.
     pub(crate) streams: bool,
     pub(crate) retried: bool,
+    /// Its visitor has left. It keeps its in-flight slot until the origin has answered.
+    pub(crate) has_left: bool,
 }
 
 pub(crate) struct AtOrigin {

@@ -93,8 +93,8 @@ pub(super) async fn stream(
     let _listed = Listed::new(&shared, &conn);
     let method = parts.method.clone();
     let Some(answer) = until_over(&link, served(&shared, &conn, parts, body)).await else {
-        // Dropping what is left of it resets the stream, if its visitor has not done so.
-        return;
+        // Its request may go on at the origin, so that nothing else ends the stream.
+        return link.reset(Reason::CANCEL);
     };
     match link.end() {
         StreamEnd::Answered => {}

@@ -16,11 +16,12 @@ use tidegate_core::units::{ClassId, Timestamp};
 use tidegate_http::{Fields, RequestHead, ResponseHead, name};
 
 use crate::base::guard::within;
+use crate::config::page::Pieces;
 use crate::http::http2;
 use crate::http::hygiene::{self, ForwardContext};
 use crate::http::proxy_header::Named;
 use crate::http::target;
-use crate::proxy::context::RequestContext;
+use crate::proxy::context::{Conn, RequestContext};
 use crate::proxy::cookies::SetCookies;
 use crate::proxy::respond::{self, OwnAnswer};
 use crate::proxy::response_body::{Completion, ResponseBody, Shaping};
@@ -188,6 +189,32 @@ pub(crate) fn add_cookies(fields: &mut Fields, cookies: &SetCookies) {
     }
 }
 
+/// A request that the origin works on, for its connection.
+struct AtOrigin {
+    conn: Rc<Conn>,
+    may_outlive: bool,
+}
+
+impl AtOrigin {
+    /// A request whose body still comes from the visitor ends with it.
+    fn new(context: &RequestContext, body: &RequestBody) -> Self {
+        let may_outlive = body.is_here() && !context.config.settings.origin.abort_on_close;
+        Self { conn: context.conn.clone(), may_outlive }
+    }
+
+    /// Waits for the origin's answer, as a visitor who leaves does not.
+    async fn during<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.conn.is_at_origin.set(self.may_outlive);
+        let answer = answer.await;
+        self.conn.is_at_origin.set(false);
+        answer
+    }
+
+    fn visitor_has_left(&self) -> bool {
+        self.conn.has_left.get()
+    }
+}
+
 impl Drop for TicketGuard {
     fn drop(&mut self) {
         if let Some(Redeemed { worker, ticket, claim }) = self.0.take() {
@@ -228,9 +255,9 @@ impl RequestContext {
             log.queued = slot.queued;
         }
         let (head, context) = self.outbound(head);
-        let method = head.method().clone();
-        let upgrades = context.upgrade.is_some();
+        let (method, upgrades) = (head.method().clone(), context.upgrade.is_some());
         let upstream = self.worker.upstream.clone();
+        let at_origin = AtOrigin::new(&self, &body);
         let mut forwarded = Forwarded {
             // Whoever has not waited is sent in the same turn.
             sent: if self.is_prompt && slot.queued.is_zero() { self.started } else { self.worker.now() },
@@ -247,7 +274,7 @@ impl RequestContext {
         forwarded.reaches(true);
         let deadline = forwarded.context.deadline;
         let sent = pin!(upstream.send(head, body, context));
-        let answer = within(deadline, sent).await;
+        let answer = at_origin.during(within(deadline, sent)).await;
         let is_unsent = matches!(&answer, Some(Err(error)) if was_never_sent(error));
         if let Some(Redeemed { worker, ticket, .. }) = spent.as_ref().filter(|_| !is_unsent) {
             worker.shared.redeemed.note(ticket, worker.now());
@@ -257,6 +284,7 @@ impl RequestContext {
             return forwarded.overdue(&cookies);
         };
         match answer {
+            Ok((head, _)) if at_origin.visitor_has_left() => forwarded.answered_nobody(head),
             Ok((head, body)) => forwarded.answered(head, body, &method, upgrades, cookies),
             Err(error) if was_never_sent(&error) => {
                 drop(spent.map(TicketGuard::unsent));
@@ -463,6 +491,14 @@ impl Forwarded {
             None => body,
         };
         Answer { head, body, for_all }
+    }
+
+    /// The origin has answered a visitor who had left.
+    fn answered_nobody(mut self, head: ResponseHead) -> Answer {
+        if let Some(slot) = self.slot.take() {
+            slot.complete(self.sent, !head.status().is_server_error(), self.context.worker.now());
+        }
+        Answer { head, body: Pieces::default().into(), for_all: None }
     }
 
     fn failed(self, error: &DispatchError, cookies: &SetCookies) -> Answer {

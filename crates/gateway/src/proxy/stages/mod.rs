@@ -9,3 +9,4 @@ pub mod poll;
 pub mod room;
 pub mod secure;
 pub mod session;
+pub mod until_answered;

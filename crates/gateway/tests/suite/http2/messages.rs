@@ -278,7 +278,8 @@ fn a_request_that_is_taken_back_is_taken_back_from_the_origin() {
         let mut end = [0];
         told.lock().unwrap().send(stream.read(&mut end).unwrap_or(0)).unwrap();
     });
-    let gate = Gate::before(origin.address, PLAIN, |_| Vec::new());
+    let settings = format!("{PLAIN}abort_on_close = true\n");
+    let gate = Gate::before(origin.address, &settings, |_| Vec::new());
     run(async {
         let mut client = Client::connect(gate.http).await;
         let (response, mut send) = client.begin(get("/"), true).await;

@@ -369,7 +369,7 @@ fn a_visitor_who_leaves_takes_the_request_back_from_the_origin() {
             counter.fetch_add(1, Ordering::SeqCst);
         }
     });
-    let gate = origin.gate(HTTP2);
+    let gate = origin.gate(&format!("{HTTP2}abort_on_close = true\n"));
     run(async {
         let mut client = Client::connect(gate.http).await;
         let (response, mut send) = client.begin(get("/"), true).await;

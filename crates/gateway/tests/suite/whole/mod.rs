@@ -1,5 +1,6 @@
 //! Tests of a whole gate over loopback sockets.
 
+mod abandoned;
 mod accept_order;
 mod admin;
 mod authorisers;
