@@ -7,10 +7,11 @@
 
 use crate::capacity::GateLoad;
 
-/// Cost units per second before anything is known: what the first in-flight slots, four, serve of requests
-/// that take a tenth of a second. An origin gets some 25 requests in the first tick. With 250 per second it
-/// got 94, and the first visitors of an origin of 100 requests per second waited for a second at the gate.
-pub(super) const FIRST: f64 = 40.0;
+/// Cost units per second before anything is known: what a few workers serve of requests that take a tenth of
+/// a second. With 20, origins of ten such workers get visitors later than they could take them. With more,
+/// the first visitors wait at the gate: with 40 for seven times the unloaded response, with 250 for more than
+/// ten times.
+pub(super) const FIRST: f64 = 30.0;
 /// The estimate as a multiple of the best throughput seen.
 const OVER_BEST: f64 = 2.0;
 /// Growth per tick while visitors wait for an origin with free slots: more than doubles in two ticks.

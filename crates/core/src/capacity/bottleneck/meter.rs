@@ -184,6 +184,8 @@ pub(super) struct Round {
     /// What requests sent in the round have spent at the origin, ended or not.
     pub exposure_s: f64,
     until: Timestamp,
+    /// When a request ended last.
+    pub last_end: Timestamp,
     /// Time without a backlog, in which completions measure the load.
     pub idle_s: f64,
 }
@@ -191,7 +193,7 @@ pub(super) struct Round {
 impl Round {
     pub fn new(began: Timestamp, limit: u32, in_flight: u32) -> Self {
         let (limit, old) = (f64::from(limit), f64::from(in_flight));
-        Self { began, limit, is_first: true, old, until: began, ..Self::default() }
+        Self { began, limit, is_first: true, old, until: began, last_end: began, ..Self::default() }
     }
 
     /// Time passes. With a backlog all slots are taken: some by old requests, the rest by new ones.

@@ -1,7 +1,8 @@
 //! The plan of levels: the ramp that finds the knee, the cruise that holds it, and the probes on either side.
 //!
 //! ```text
-//! ramp     L = 4, ×2, ×2, ... for a round each, until the fit shows a knee below L
+//! ramp     L = 1, 4, ×2, ×2, ... for a round each, until the fit shows a knee below L; back a level where
+//!          requests do not come back
 //! cruise   L = K · headroom, fitted anew after every round; now and then a round
 //!            up     above the cruise: can the origin do more by now?
 //!            down   below the knee: how long does a response take without a wait?
@@ -39,11 +40,11 @@ impl Purpose {
 /// Seconds from the admission of a visitor to the request: a waiting page polls about that often.
 const TRANSIT_S: f64 = 1.0;
 /// Most that a ramp lets in over the throughput. Visitors who are on their way when the knee is found queue
-/// for long: with 12, the 99th percentile of a crowd's response times was 1.5 s and not 0.2 s at an origin of
-/// 100 workers of 50 ms, at 1 % more goodput in the first seconds.
-const MOST_GAIN: f64 = 4.0;
+/// for long. With 4, the 99th percentile of a crowd's response times at an origin of ten workers was 3.5 and
+/// not 3 times the unloaded response. With 12 it was 1.5 s and not 0.2 s at 100 workers of 50 ms.
+const MOST_GAIN: f64 = 3.0;
 /// Growth per round of a ramp: far from the knee; once the throughput lags behind; and with known contention.
-const DOUBLE: f64 = 2.0;
+pub(super) const DOUBLE: f64 = 2.0;
 const CAREFUL: f64 = 1.6;
 const GENTLE: f64 = 1.3;
 /// Slowdown from which a ramp is careful.
@@ -52,6 +53,17 @@ const LAGGING: f64 = 1.15;
 /// and ten round trips at one level say as much of it as rounds at several levels would have.
 const DOUBLINGS: u32 = 3;
 const TRIPS_PER_DOUBLING: f64 = 3.0;
+/// Completions of the first round, in which requests are sent one at a time: what a response takes without
+/// any others, so that a collapse at the next level is recognised.
+const ALONE: f64 = 2.0;
+/// Completions in a round of a ramp beyond one for each request in flight. Rejected: 1 and 3 (one percent
+/// less goodput on drawn origins), and three completions for each, which costs slow origins with many workers
+/// most.
+const RAMP_MORE: f64 = 2.0;
+/// Requests are overdue where nothing has ended for so many responses, and for the time of so many
+/// completions: less is common where workers serve in step, or where a few requests are long.
+pub(super) const OVERDUE_RESPONSES: f64 = 3.0;
+pub(super) const OVERDUE_COMPLETIONS: f64 = 8.0;
 /// Completions per round: at dispersion 0, and in addition at dispersion 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;
@@ -104,7 +116,8 @@ pub(super) fn depth(least: f64, contrast: f64, dispersion: f64) -> f64 {
 pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_second: f64) -> f64 {
     let least = ROUND_LEAST + ROUND_NOISE * dispersion.min(2.0);
     match purpose {
-        Purpose::Ramp => limit.max(least.min(3.0 * limit)),
+        Purpose::Ramp if limit < 2.0 => ALONE,
+        Purpose::Ramp => limit.max(least.min(limit + RAMP_MORE)),
         Purpose::Hold => least,
         Purpose::Cruise => (2.0 * limit).max(least).max(ROUND_SECONDS * per_second),
         Purpose::Up | Purpose::Down => {

@@ -250,7 +250,31 @@ impl Bottleneck {
             contends: self.hinge().is_some_and(|old| old.contends()),
             trips: self.round.work.count / self.round.limit,
         };
-        self.go(Purpose::Ramp, level * round.growth(), now);
+        let growth = round.growth();
+        // Those sent one at a time were fine: two would hardly be more.
+        let leaps = level < plan::DOUBLE && growth >= plan::DOUBLE;
+        let next = level * growth;
+        let next = if leaps { next.max(f64::from(self.config.start_in_flight)) } else { next };
+        self.go(Purpose::Ramp, next, now);
+    }
+
+    /// Whether no request has ended for longer than chance allows, by the responses at lower levels. With
+    /// contention among few workers, two levels beyond the knee a request takes dozens of times as long: the
+    /// end of the round, or of the first request, would come too late.
+    pub(super) fn are_overdue(&self, in_flight: u32, now: Timestamp) -> bool {
+        let Some(base_s) = self.curve.mean_below(self.round.limit).or(self.typical_s) else { return false };
+        let base_s = base_s * self.mix.units_per_request();
+        let silent_s = now.since(self.round.last_end).as_secs_f64();
+        let missing = silent_s * self.round.limit.min(f64::from(in_flight)) / base_s;
+        silent_s > plan::OVERDUE_RESPONSES * base_s && missing > plan::OVERDUE_COMPLETIONS
+    }
+
+    /// Goes back a level. Nothing is concluded: what is overdue ends, and is fitted like all others.
+    pub(super) fn step_back(&mut self, now: Timestamp) {
+        if self.limit > self.config.min_in_flight.max(1) {
+            self.reason = "requests do not come back: fewer in flight";
+            self.go(Purpose::Ramp, self.target / plan::DOUBLE, now);
+        }
     }
 
     /// The ramp has passed the knee: its samples beyond are the first measurement of the throughput.

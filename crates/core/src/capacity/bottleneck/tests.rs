@@ -4,7 +4,7 @@ use super::change::{Change, Changes, Dispersion, Expected, FLOOR, Onset, Pauses}
 use super::costs::{Costs, Mix};
 use super::fit::{Curve, Hinge};
 use super::initial_estimate::{self, InitialEstimate};
-use super::long_lived::LongLived;
+use super::long_lived::{Completions, LongLived};
 use super::meter::{Meter, Round, Work};
 use super::plan::{self, Purpose, RampRound};
 use super::{Bottleneck, BottleneckConfig, Fitted};
@@ -326,7 +326,7 @@ fn samples_sent_while_slots_were_free_are_ignored() {
     let ms = Timestamp::from_millis;
     let judged = |in_flight: u32| {
         let mut estimator =
-            Bottleneck::new(BottleneckConfig { start_in_flight: 20, ..Default::default() }, None);
+            Bottleneck::new(BottleneckConfig { min_in_flight: 20, ..Default::default() }, None);
         let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight };
         estimator.tick(&load, ms(10_000));
         for i in 0..20 {
@@ -344,13 +344,60 @@ fn long_lived_requests_are_counted_apart() {
     // One stream of 10 s ends every second: ten are in flight.
     for _ in 0..600 {
         for _ in 0..9 {
-            assert_eq!(long_lived.split(1.0, 0.1, 0.1), 0.1);
+            assert_eq!(long_lived.split(1.0, 0.1, 0.1, 1.0), 0.1);
             long_lived.tick(0.1);
         }
-        assert_eq!(long_lived.split(1.0, 10.1, 0.1), 0.1);
+        assert_eq!(long_lived.split(1.0, 10.1, 0.1, 100.0), 0.1);
         long_lived.tick(0.1);
     }
     close(long_lived.level, 10.0, 0.1);
+}
+
+#[test]
+fn a_slow_origin_does_not_make_its_requests_long_lived() {
+    let mut long_lived = LongLived::default();
+    // Twenty times as long as usual, and nobody overtook them.
+    assert_eq!(long_lived.split(1.0, 2.0, 0.1, 1.0), 2.0);
+    long_lived.tick(0.1);
+    assert_eq!(long_lived.level, 0.0);
+}
+
+#[test]
+fn completions_during_a_stay_are_counted_between_ticks_too() {
+    let ms = Timestamp::from_millis;
+    let mut completions = Completions::default();
+    assert_eq!(completions.since(ms(0), ms(50)), 0.0);
+    for tick in 1..=1000 {
+        completions.tick(ms(tick * 100));
+        completions.add(10.0);
+    }
+    close(completions.since(ms(99_050), ms(100_050)), 105.0, 0.01);
+    close(completions.since(ms(100_025), ms(100_050)), 5.0, 0.01);
+    // Earlier than the oldest tick remembered: at least so many.
+    close(completions.since(ms(100), ms(100_050)), 6000.0, 0.01);
+}
+
+#[test]
+fn a_ramp_steps_back_where_requests_do_not_come_back() {
+    let ms = Timestamp::from_millis;
+    let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+    let mut load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 1 };
+    let limit = |estimator: &mut Bottleneck, load: &mut GateLoad, at: u64| {
+        let limit = estimator.tick(load, ms(at)).max_in_flight.expect("there is one");
+        load.in_flight = limit;
+        limit
+    };
+    assert_eq!(limit(&mut estimator, &mut load, 10_000), 1);
+    for i in 1..=2 {
+        estimator.observe(&sample(ms(10_000 + i * 100), Duration::from_millis(100), 1));
+    }
+    assert_eq!(limit(&mut estimator, &mut load, 10_200), 4);
+    // More than three responses, and than the time of eight completions.
+    assert_eq!(limit(&mut estimator, &mut load, 10_500), 4);
+    assert_eq!(limit(&mut estimator, &mut load, 10_600), 2);
+    assert_eq!(limit(&mut estimator, &mut load, 11_000), 2);
+    assert_eq!(limit(&mut estimator, &mut load, 11_100), 1);
+    assert_eq!(limit(&mut estimator, &mut load, 60_000), 1, "not below one");
 }
 
 #[test]
@@ -421,7 +468,7 @@ fn a_ramp_lets_in_what_is_needed_when_visitors_arrive() {
     assert!(gain(Some(5.0)) < 2.5, "in a second it does not double");
     assert!(gain(Some(2.0)) > 2.5 && gain(Some(2.0)) < gain(Some(1.5)));
     for round_s in [1.0, 0.01, 0.0] {
-        assert_eq!(gain(Some(round_s)), 4.0);
+        assert_eq!(gain(Some(round_s)), 3.0);
     }
     assert!(Purpose::Cruise.gain(Some(0.01)) < 1.1);
 }

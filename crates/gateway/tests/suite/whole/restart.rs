@@ -113,7 +113,7 @@ fn a_learned_capacity_is_trusted_then_checked_then_forgotten() {
     moved["capacity"]["origin"] = json!(["other:80"]);
     assert_eq!(seen(moved, 0).1, 32, "behind other replicas it is checked");
     let (rate, limit, has_knee) = seen(learned, 9 * 24);
-    assert!(rate < 400.0 && limit == 4 && !has_knee, "{rate} {limit}");
+    assert!(rate < 400.0 && limit == 1 && !has_knee, "{rate} {limit}");
 }
 
 #[test]

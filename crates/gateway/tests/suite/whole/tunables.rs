@@ -187,7 +187,7 @@ fn a_change_is_atomic_in_force_when_answered_and_recorded() {
 #[test]
 fn a_ceiling_holds_at_once_whatever_the_estimator_says() {
     let origin = Origin::start();
-    let gate = Gate::start(&origin, &format!("{SHOP}\n[capacity]\nestimator = \"bottleneck\"\n"));
+    let gate = Gate::start(&origin, &format!("{SHOP}\n[capacity]\nbottleneck.min_in_flight = 4\n"));
     let capacity = || gate.server().shared().admission.capacity().get();
     let found = capacity();
     for ceiling in [found / 2.0, found / 4.0, found / 3.0] {
