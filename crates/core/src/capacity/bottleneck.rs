@@ -442,7 +442,8 @@ impl Estimator for Bottleneck {
         self.round.pass(sample.ended);
         self.round.last_end = self.round.last_end.max(sample.ended);
         self.completions.add(count);
-        if sample.ended.saturating_sub(sample.response) < self.round.began {
+        let sent = sample.ended.saturating_sub(sample.response);
+        if sent < self.round.began {
             self.round.old -= count;
         }
         if sample.ok {
@@ -453,8 +454,7 @@ impl Estimator for Bottleneck {
             self.ticks.failed += sample.count;
         }
         // Of a request from before the first tick nobody knows how many have overtaken it.
-        let is_known = sample.ended.saturating_sub(sample.response) >= self.ticks.first;
-        if sample.backlog && is_known && self.was_full(sample) {
+        if sample.backlog && sent >= self.ticks.first && self.was_full(sample) {
             self.long_lived.linger(count, sample.lingered.as_secs_f64());
             self.accept(sample, units);
         } else {

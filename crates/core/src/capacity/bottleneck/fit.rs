@@ -158,7 +158,7 @@ impl Curve {
 
     /// Mean response time per unit of requests sent among fewer than `n`, in seconds; `None` without any.
     pub fn mean_below(&self, n: f64) -> Option<f64> {
-        let below = self.used().filter(|bin| bin.in_flight < 0.9 * n * bin.count);
+        let below = self.used().filter(|bin| bin.in_flight < CLEARLY_BELOW * n * bin.count);
         let (units, time_s) = below.fold((0.0, 0.0), |(u, t), bin| (u + bin.units, t + bin.response_s));
         (units > 0.0).then(|| time_s / units)
     }

@@ -39,9 +39,10 @@ impl Purpose {
 
 /// Seconds from the admission of a visitor to the request: a waiting page polls about that often.
 const TRANSIT_S: f64 = 1.0;
-/// Most that a ramp lets in over the throughput. Visitors who are on their way when the knee is found queue
-/// for long. With 4, the 99th percentile of a crowd's response times at an origin of ten workers was 3.5 and
-/// not 3 times the unloaded response. With 12 it was 1.5 s and not 0.2 s at 100 workers of 50 ms.
+/// Most that a ramp lets in over the throughput. Visitors who are on their way when the knee is found
+/// queue for long: with 4 and an initial estimate of 40, the 99th percentile of a first crowd's response
+/// times at ten workers was 3.5 times the unloaded one, now it is below 3. With 12 it was 1.5 s at 100
+/// workers of 50 ms.
 const MOST_GAIN: f64 = 3.0;
 /// Growth per round of a ramp: far from the knee; once the throughput lags behind; and with known contention.
 pub(super) const DOUBLE: f64 = 2.0;
