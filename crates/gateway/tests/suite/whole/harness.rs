@@ -260,10 +260,6 @@ pub fn cookies(answer: &str) -> String {
     set.map(|(_, v)| v.split(';').next().unwrap_or_default()).collect::<Vec<_>>().join("; ")
 }
 
-/// How long [`until`] waits between two questions: a question is a request that the gate counts, and a flood of
-/// them fills what it bounds by address.
-const PAUSE: Duration = Duration::from_millis(10);
-
 /// Repeats `ask` until its answer is `good`, for [`PATIENCE`] at most.
 #[expect(clippy::disallowed_methods, reason = "the patience of a test")]
 pub fn until(mut ask: impl FnMut() -> String, good: impl Fn(&str) -> bool) -> String {
@@ -274,7 +270,6 @@ pub fn until(mut ask: impl FnMut() -> String, good: impl Fn(&str) -> bool) -> St
             return answer;
         }
         assert!(start.elapsed() < PATIENCE, "still: {answer}");
-        std::thread::sleep(PAUSE);
     }
 }
 

@@ -1,9 +1,11 @@
 //! Where requests are admitted: the parts of a page are served for as long as the page is used.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_core::admission::PAGE_PARTS_SETTLE;
 use tidegate_core::ticket::{Binding, KeyRing, Pass, PassKind};
-use tidegate_core::units::ClassId;
+use tidegate_core::units::{ClassId, Timestamp};
 
 use crate::whole::harness::{Gate, Origin, ask, cookies, until};
 
@@ -62,10 +64,14 @@ fn pages_of_before_a_crowd_have_their_parts_when_it_comes() {
         visitors += 1;
         get(&gate, &format!("198.51.{}.{}", visitors / 250, 1 + visitors % 250), fields, "")
     };
-    for _ in 0..100 {
-        visit(PAGE);
-    }
-    let refused = until(|| visit(IMAGE), |answer| !is_served(answer));
+    // It asks for pages: of a flood of parts the gate refuses some before that.
+    let shared = gate.server().shared();
+    let is_settled = || {
+        let since = Timestamp::from_micros(shared.busy_since_us.load(Ordering::Relaxed));
+        since != Timestamp::default() && shared.clock.now().since(since) > PAGE_PARTS_SETTLE
+    };
+    until(|| visit(PAGE), |_| is_settled());
+    let refused = visit(IMAGE);
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     for _ in 0..10 {
         let part = get(&gate, "192.0.2.1", IMAGE, &with_cookies);
