@@ -57,6 +57,7 @@ mod headroom;
 mod initial_estimate;
 mod long_lived;
 mod meter;
+mod occupancy;
 mod plan;
 mod restart;
 mod steps;
@@ -70,6 +71,7 @@ use fit::{Curve, Hinge};
 use initial_estimate::{InitialEstimate, starves};
 use long_lived::{Completions, LongLived};
 use meter::{Meter, Round, Work};
+use occupancy::Occupancy;
 use plan::Purpose;
 use steps::CONTENDING_RANGE;
 
@@ -82,8 +84,6 @@ const STARVED_MOST: f64 = 4.0;
 const RANGE: f64 = 1.8;
 /// After a shift of the mix, earlier samples count for so many: their costs may have been learned badly.
 const SHIFTED: f64 = 150.0;
-/// Share of the slots that must be taken when a sample is sent; below 1: a probe up fills its slots at once.
-const FULL: f64 = 0.9;
 /// Samples whose upper median is the first typical response time: as many as the first round has.
 const FIRST_SAMPLES: usize = 2;
 /// Bounds of a response time in seconds: the resolution of a clock, and an hour.
@@ -165,6 +165,7 @@ pub struct Bottleneck {
     completions: Completions,
     ticks: Ticks,
     in_flight: u32,
+    occupancy: Occupancy,
     reason: &'static str,
 }
 
@@ -208,6 +209,7 @@ impl Bottleneck {
             completions: Completions::default(),
             ticks: Ticks::default(),
             in_flight: 0,
+            occupancy: Occupancy::default(),
             reason: "looking for the knee",
         }
     }
@@ -315,13 +317,11 @@ impl Bottleneck {
 
 /// What is done with every sample: O(1), without allocation except for the first ones.
 impl Bottleneck {
-    /// Whether hardly a slot was free when the request was sent. At the begin of a burst a request is sent
-    /// among few and served among many. In the bin of the few, its response time would make the base too slow
-    /// and the knee too high, the more so the slower the load rises.
-    fn was_full(&self, sample: &Sample) -> bool {
+    /// Requests among which it was served; `None`: slots were free when it was sent.
+    fn among(&self, sample: &Sample) -> Option<f64> {
         let sent = sample.ended.saturating_sub(sample.response);
         let slots = if sent >= self.round.began { self.limit } else { self.limit.min(self.limit_before) };
-        f64::from(sample.in_flight) >= FULL * f64::from(slots)
+        self.occupancy.among(sample.in_flight, slots)
     }
 
     /// A sample that measures the load, not the origin.
@@ -334,9 +334,9 @@ impl Bottleneck {
 
     /// A sample from a time of backlog. The first ones are kept until their median is known: a single one of
     /// a minute among them would hide the knee for long.
-    fn accept(&mut self, sample: &Sample, units: f64) {
+    fn accept(&mut self, sample: &Sample, units: f64, among: f64) {
         if self.typical_s.is_some() {
-            return self.measure(sample, units);
+            return self.measure(sample, units, among);
         }
         if sample.ok {
             self.first_samples.push(*sample);
@@ -350,13 +350,14 @@ impl Bottleneck {
         first.sort_by_key(|sample| sample.ended);
         for sample in &first {
             let units = self.costs.units(sample.class, sample.cost.units());
-            self.measure(sample, units);
+            self.measure(sample, units, f64::from(sample.in_flight));
         }
     }
 
-    fn measure(&mut self, sample: &Sample, units: f64) {
+    /// `among`: requests among which it was served.
+    fn measure(&mut self, sample: &Sample, units: f64, among: f64) {
         let count = sample.count as f64;
-        let n = (f64::from(sample.in_flight) - self.long_lived.level).max(1.0);
+        let n = (among - self.long_lived.level).max(1.0);
         let whole_s = sample.response.as_secs_f64().clamp(LEAST_S, MOST_S);
         let sent = sample.ended.saturating_sub(sample.response);
         let (expected, limit) = (self.expected(), f64::from(self.limit));
@@ -454,17 +455,16 @@ impl Estimator for Bottleneck {
             self.ticks.failed += sample.count;
         }
         // Of a request from before the first tick nobody knows how many have overtaken it.
-        if sample.backlog && sent >= self.ticks.first && self.was_full(sample) {
-            self.long_lived.linger(count, sample.lingered.as_secs_f64());
-            self.accept(sample, units);
-        } else {
-            self.skip(sample);
-        }
+        let among = self.among(sample).filter(|_| sample.backlog && sent >= self.ticks.first);
+        let Some(among) = among else { return self.skip(sample) };
+        self.long_lived.linger(count, sample.lingered.as_secs_f64());
+        self.accept(sample, units, among);
     }
 
     fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         let elapsed_s = self.elapsed_s(now);
         self.in_flight = load.in_flight;
+        self.occupancy.pass(load.in_flight, self.limit, elapsed_s);
         self.completions.tick(now);
         self.round.pass(now);
         self.initial.tick(load, self.limit, elapsed_s);

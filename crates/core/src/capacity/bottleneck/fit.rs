@@ -156,6 +156,12 @@ impl Curve {
         seen
     }
 
+    /// Relative standard error of the response time without a wait, by the samples clearly below a knee.
+    pub fn error_below(&self, knee: f64, dispersion: f64) -> f64 {
+        let below = self.used().filter(|bin| bin.in_flight < CLEARLY_BELOW * knee * bin.count);
+        (dispersion / below.map(|bin| bin.count).sum::<f64>()).sqrt()
+    }
+
     /// Mean response time per unit of requests sent among fewer than `n`, in seconds; `None` without any.
     pub fn mean_below(&self, n: f64) -> Option<f64> {
         let below = self.used().filter(|bin| bin.in_flight < CLEARLY_BELOW * n * bin.count);

@@ -214,6 +214,9 @@ impl Bottleneck {
         if self.purpose == Purpose::Up && self.changes.leans_up() && !hinge.contends() {
             purpose = Purpose::Up;
         }
+        if purpose == Purpose::Down && !at_edge && self.curve.error_below(knee, phi) < plan::KNOWN_BELOW {
+            purpose = Purpose::Cruise;
+        }
         let cruise = plan::cruise(&fitted, self.correction);
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
