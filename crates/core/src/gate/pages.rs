@@ -21,7 +21,9 @@
 //!
 //! Rejected: newcomers at so much time from each other that their rate is a multiple of what visits can last
 //! (`docs/sessions.md` has the figures: at five times the rate, bursts; at one, a lost slot is lost); a share
-//! of newcomers alone (sessions begin two pages of three, by chance, and their parts come on top).
+//! of newcomers alone (sessions begin two pages of three, by chance, and their parts come on top); 1.1 or
+//! 1.25 times the share (no more goodput, newcomers wait less); a share of the slots that are free besides
+//! (up to 5 % less goodput: each newcomer brings its parts a response time later, when the slots are taken).
 
 use crate::decaying::{DecayingRatio, keep};
 use crate::queue::Lane;

@@ -16,7 +16,7 @@ use crate::decaying::keep;
 /// slots at once.
 const FULL: f64 = 0.9;
 /// Slots below which a free one is never "hardly a slot": the number when a sample was sent is exact enough.
-/// With an average there as well, origins of one or two workers lost up to a third of their goodput.
+/// With an average there as well, origins of one or two workers lost up to a quarter of their goodput.
 const FEW: u32 = 10;
 /// Memory of the average, in seconds: several responses of an ordinary origin, and ten ticks.
 const MEMORY_S: f64 = 1.0;
@@ -39,7 +39,7 @@ impl Occupancy {
         if sent_among >= FULL * all {
             return Some(sent_among);
         }
-        (slots >= FEW && self.0 >= FULL).then(|| self.0 * all)
+        (slots >= FEW && self.0 >= FULL).then_some(self.0 * all)
     }
 }
 
