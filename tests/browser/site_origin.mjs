@@ -1,15 +1,19 @@
 // The service of site.test.mjs, in a process of its own: pages with ten parts, scripts that fetch, a form, a
 // WebSocket, a stream of events, and a known capacity. site.mjs forks it; it tells its ports by IPC.
 //
-// Capacity: `WORKERS` requests at once (TIDEGATE_SITE_WORKERS; default 8), `SERVICE_MS` each
-// (TIDEGATE_SITE_SERVICE_MS; default 40), first come, first served. A request's end is computed when it comes, so that a timer that fires late delays one answer
-// and does not make the service slower. Paths begin with who asks: /NAME/page/1.
+// Capacity: `WORKERS` requests at once (TIDEGATE_SITE_WORKERS; default 8), `SERVICE_MS` each on average
+// (TIDEGATE_SITE_SERVICE_MS; default 40), first come, first served. A request takes up to `SPREAD` more or less
+// (TIDEGATE_SITE_SPREAD; default 0). With 0 all workers of a crowd's pages are ready in the same instant, again
+// and again. A request's end is computed when it comes, so that a timer that fires late delays one answer and
+// does not make the service slower. Paths begin with who asks: /NAME/page/1.
 
 import { createHash } from 'node:crypto';
 import http from 'node:http';
 
 export const WORKERS = Number(process.env.TIDEGATE_SITE_WORKERS ?? 8);
 export const SERVICE_MS = Number(process.env.TIDEGATE_SITE_SERVICE_MS ?? 40);
+/** Part of `SERVICE_MS`. */
+const SPREAD = Number(process.env.TIDEGATE_SITE_SPREAD ?? 0);
 export const PARTS = 10;
 /** Requests a second. */
 export const CAPACITY = 1e3 * WORKERS / SERVICE_MS;
@@ -46,7 +50,8 @@ const freeAt = Array(WORKERS).fill(0);
 function served(entry) {
   const now = performance.now();
   const worker = freeAt.indexOf(Math.min(...freeAt));
-  const end = Math.max(now, freeAt[worker]) + SERVICE_MS;
+  const takes = SERVICE_MS * (1 + SPREAD * (2 * Math.random() - 1));
+  const end = Math.max(now, freeAt[worker]) + takes;
   freeAt[worker] = end;
   seen.push({ ...entry, end });
   return new Promise(resolve => setTimeout(resolve, end - performance.now()));
