@@ -15,7 +15,8 @@
 //! Every sample is tested against the fit. [`change`] detects within some dozens of completions that the
 //! origin has become slower or faster, excludes pauses, and measures the dispersion on which all error bounds
 //! rest; [`costs`] separates a change of the origin from a change of the mix of classes. Samples without a
-//! backlog, or sent while slots were free, are ignored: they measure the load (BBR's "application-limited").
+//! backlog, or from a time of free slots ([`occupancy`]), are ignored: they measure the load (BBR's
+//! "application-limited").
 //!
 //! The idea is BBR's (Cardwell et al. 2016), with a fit in place of its minimum and maximum filters: with
 //! variable service times the minimum is a fraction of the mean, and such a limit starves the origin.

@@ -15,8 +15,8 @@ use crate::decaying::keep;
 /// Share of the slots that must be taken when a sample is sent, or on average; below 1: a probe up fills its
 /// slots at once.
 const FULL: f64 = 0.9;
-/// Slots below which a free one is never "hardly a slot": the number when a sample was sent is exact enough.
-/// With an average there as well, origins of one or two workers lost up to a quarter of their goodput.
+/// With fewer slots the average is not used: a single free one is more than a tenth of them. With it, origins
+/// of one or two workers lost up to a quarter of their goodput.
 const FEW: u32 = 10;
 /// Memory of the average, in seconds: several responses of an ordinary origin, and ten ticks.
 const MEMORY_S: f64 = 1.0;
