@@ -205,8 +205,10 @@ fn who_is_policed_gets_the_burst_and_no_more() {
         assert!(figures["low_rps"] <= 5.0, "{policing}: {figures:?}");
         assert!(figures["rule_others_passed_per_s"] <= 5.0, "{policing}: {figures:?}");
     }
-    // Without policing the same clients get through.
-    let figures = played(&text.replace("\"xdp\"", "\"off\"").replace("priority = 1", "priority = 0"));
+    // Without policing the same clients get through, also those whose first SYN was lost: their kernels send
+    // it again after a second.
+    let text = text.replace("\"xdp\"", "\"off\"").replace("priority = 1", "priority = 0");
+    let figures = played(&text.replace("measure = \"1s\"", "measure = \"5s\""));
     assert!(figures["low_rps"] > 5.0, "{figures:?}");
 }
 
