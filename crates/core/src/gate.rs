@@ -26,9 +26,10 @@
 //! within a class they are served in order of arrival. A class's in-flight limit and egress bucket hold for
 //! all lanes, and no ordinary request of a class goes while one of its admitted lane waits for them.
 //!
-//! **Requests that begin a session** are the third lane: they are not refused either, the scheduler decides
-//! between them and the ordinary requests of other classes, and only so many go at once that in-flight slots
-//! are left for what they bring (`gate/pages.rs`).
+//! **Requests that begin a session** are the third lane: they are not refused either, and only so many go at
+//! once that in-flight slots are left for what they bring (`gate/pages.rs`). Where the requests of sessions
+//! hardly wait they go in order of arrival with them; otherwise after them, and the scheduler decides between
+//! them and the ordinary requests of other classes.
 //!
 //! Rejected: a semaphore per worker, which splits the limit and serves late arrivals of an idle worker first.
 
@@ -84,7 +85,7 @@ pub struct Gate {
     occupied: Bits,
     /// Of the ordinary lane.
     scheduler: Scheduler,
-    /// Of the lane of admitted sessions. A class is ready in one of the two schedulers at most.
+    /// Of the lane of admitted sessions, and of newcomers as long as they go in order of arrival with it. A class is ready in one of the two schedulers at most.
     admitted: Scheduler,
     pages: Pages,
     /// By class: when the patience of its oldest request ends, in microseconds.
@@ -182,6 +183,7 @@ impl Gate {
         self.occupied.insert(class.index());
         self.totals.queued += 1;
         self.totals.queued_cost += cost;
+        self.totals.of_sessions += usize::from(lane.is_of_session());
         self.totals.newcomers += usize::from(lane == Lane::Newcomer);
         self.update(class, now);
         QueueDecision::Queued(handle)
@@ -338,6 +340,12 @@ impl Gate {
         self.pages.most(self.totals.limit)
     }
 
+    /// Newcomers go in order of arrival with the requests of sessions while fewer than this of those wait,
+    /// and after them otherwise.
+    pub fn max_waiting_of_sessions(&self) -> f64 {
+        self.pages.most_waiting(self.totals.limit)
+    }
+
     /// Requests in flight, all classes together.
     pub fn in_flight_now(&self) -> u32 {
         self.totals.in_flight
@@ -360,7 +368,7 @@ impl Gate {
 
     /// Whether a waiting request may go that goes before a new one of that lane.
     fn is_any_ready(&self, lane: Lane) -> bool {
-        self.admitted.is_any_ready() || !lane.goes_first() && self.scheduler.is_any_ready()
+        self.admitted.is_any_ready() || !self.pages.goes_first(lane) && self.scheduler.is_any_ready()
     }
 
     fn forward(&mut self, class: ClassId, cost: Cost, lane: Lane, now: Timestamp) {
@@ -371,12 +379,11 @@ impl Gate {
         self.totals.in_flight_cost += cost;
         self.totals.forwarded += 1;
         self.totals.forwarded_cost += cost;
-        match lane {
-            Lane::Ordinary | Lane::Newcomer => self.scheduler.charge(class, cost),
-            Lane::Admitted | Lane::Page => {
-                self.admitted.charge(class, cost);
-                self.scheduler.charge_guarantee(class, cost);
-            }
+        if self.pages.goes_first(lane) {
+            self.admitted.charge(class, cost);
+            self.scheduler.charge_guarantee(class, cost);
+        } else {
+            self.scheduler.charge(class, cost);
         }
     }
 
@@ -385,6 +392,7 @@ impl Gate {
         let class = waiting.class.index();
         self.totals.queued -= 1;
         self.totals.queued_cost = self.totals.queued_cost - waiting.cost;
+        self.totals.of_sessions -= usize::from(waiting.lane.is_of_session());
         self.totals.newcomers -= usize::from(waiting.lane == Lane::Newcomer);
         if self.classes[class].is_empty() {
             self.occupied.remove(class);
@@ -407,7 +415,7 @@ impl Gate {
     /// Updates the classes whose bucket lets their next request pass by now, and those with newcomers if
     /// whether these may go has changed.
     fn unblock(&mut self, now: Timestamp) {
-        if self.pages.decide(self.totals.limit) {
+        if self.pages.decide(self.totals.limit, self.totals.of_sessions) {
             self.update_newcomers(now);
         }
         while let Some((class, at)) = self.egress.first()
@@ -431,11 +439,12 @@ impl Gate {
             ClassState::Closed => (held, admitted) = (Backlog::default(), class.queued_admitted()),
             ClassState::Empty | ClassState::Full => {}
         }
-        set_next(&mut self.scheduler, id, &[Lane::Newcomer, Lane::Ordinary], next, class);
+        let goes_first = |lane: Lane| self.pages.goes_first(lane);
+        set_next(&mut self.scheduler, id, |lane| !goes_first(lane), next, class);
         // Most classes have no sessions most of the time.
         let has_admitted = class.queued_admitted().count > 0;
         if std::mem::replace(&mut class.had_admitted, has_admitted) || has_admitted {
-            set_next(&mut self.admitted, id, &[Lane::Admitted, Lane::Page], next, class);
+            set_next(&mut self.admitted, id, goes_first, next, class);
             recount(&mut class.admitted, admitted, &mut self.totals.admitted, &mut self.totals.admitted_cost);
         }
         self.egress.set(id.index(), ready_at.map(|at| u128::from(at.as_micros())));
@@ -444,17 +453,19 @@ impl Gate {
     }
 }
 
-/// Tells the scheduler of `lanes` about a class whose next request is `next`, in whichever lane.
+/// Tells a scheduler, which decides about the lanes it `has`, of a class whose next request is `next`, in
+/// whichever lane.
 fn set_next(
     scheduler: &mut Scheduler,
     id: ClassId,
-    lanes: &[Lane],
+    has: impl Fn(Lane) -> bool,
     next: Option<(Lane, Head)>,
     class: &Class,
 ) {
-    match next.filter(|(lane, _)| lanes.contains(lane)) {
+    let waits = |lane: &Lane| class.has_queued(*lane);
+    match next.filter(|(lane, _)| has(*lane)) {
         Some((_, head)) => scheduler.ready(id, head),
-        None if lanes.iter().any(|lane| class.has_queued(*lane)) => scheduler.blocked(id),
+        None if Lane::CHAINS.iter().filter(|lane| has(**lane)).any(waits) => scheduler.blocked(id),
         None => scheduler.emptied(id),
     }
 }

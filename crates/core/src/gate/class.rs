@@ -87,15 +87,24 @@ impl Class {
         let ahead = self.next_lane(pages);
         match lane {
             Lane::Ordinary => ahead.is_none(),
-            Lane::Admitted | Lane::Page => ahead != Some(Lane::Admitted),
+            Lane::Admitted | Lane::Page => ahead.is_none_or(|ahead| !pages.goes_first(ahead)),
             Lane::Newcomer => pages.are_open() && ahead.is_none_or(|ahead| ahead == Lane::Ordinary),
         }
     }
 
     /// The lane of the next request; `None`: none waits that may go.
     pub(super) fn next_lane(&self, pages: &Pages) -> Option<Lane> {
-        let is_next = |lane: &Lane| self.has_queued(*lane) && (*lane != Lane::Newcomer || pages.are_open());
-        [Lane::Admitted, Lane::Newcomer, Lane::Ordinary].into_iter().find(is_next)
+        let newcomer = self.queue.first_of(Lane::Newcomer).filter(|_| pages.are_open());
+        match (self.queue.first_of(Lane::Admitted), newcomer) {
+            (Some(of_session), Some(newcomer))
+                if pages.goes_first(Lane::Newcomer) && newcomer.turn < of_session.turn =>
+            {
+                Some(Lane::Newcomer)
+            }
+            (Some(_), _) => Some(Lane::Admitted),
+            (None, Some(_)) => Some(Lane::Newcomer),
+            (None, None) => self.has_queued(Lane::Ordinary).then_some(Lane::Ordinary),
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {

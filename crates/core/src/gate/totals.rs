@@ -27,6 +27,8 @@ pub struct Totals {
     /// Of the requests that wait for the origin alone, those of admitted sessions, also first ones.
     pub admitted: usize,
     pub admitted_cost: Cost,
+    /// Of the waiting requests, those of sessions under way, also those held back by their class's limits.
+    pub of_sessions: usize,
     /// Of the waiting requests, those that begin a session. They may wait while in-flight slots are free.
     pub newcomers: usize,
     pub in_flight: u32,

@@ -21,18 +21,19 @@ pub enum Lane {
     /// None is counted, or it is of none.
     #[default]
     Ordinary,
-    /// Of an admitted session: goes before all others and is never refused for load.
+    /// Of an admitted session: goes before all ordinary requests and is never refused for load.
     Admitted,
-    /// Begins an admitted session: is never refused for load either. The gate lets only so many go at once,
-    /// and within a class they go before ordinary ones while they may.
+    /// Begins an admitted session: is never refused for load either. The gate lets only so many go at once:
+    /// after the requests of sessions or, where these hardly wait, in order of arrival with them. Within a
+    /// class they go before ordinary ones while they may.
     Newcomer,
     /// As [`Lane::Admitted`], and it begins a page, whose parts will follow.
     Page,
 }
 
 impl Lane {
-    /// Whether it goes before all requests of other lanes.
-    pub fn goes_first(self) -> bool {
+    /// Whether it is of a session under way.
+    pub fn is_of_session(self) -> bool {
         matches!(self, Self::Admitted | Self::Page)
     }
 
@@ -40,6 +41,9 @@ impl Lane {
     pub fn begins_page(self) -> bool {
         matches!(self, Self::Newcomer | Self::Page)
     }
+
+    /// A lane of each chain in the list.
+    pub(crate) const CHAINS: [Self; 3] = [Self::Ordinary, Self::Admitted, Self::Newcomer];
 
     /// Its chain in the list: requests of admitted sessions are served in order of arrival.
     fn chain(self) -> usize {

@@ -124,9 +124,14 @@ impl Queue {
         self.list.at(End::Oldest)
     }
 
+    /// The oldest request of a lane that is served in order of arrival: any but the ordinary one.
+    pub fn first_of(&self, lane: Lane) -> Option<&Waiting> {
+        self.list.first_of(lane)
+    }
+
     /// Requests that wait, in all lanes.
     pub fn len(&self) -> usize {
-        [Lane::Ordinary, Lane::Admitted, Lane::Newcomer].map(|lane| self.len_of(lane)).iter().sum()
+        Lane::CHAINS.map(|lane| self.len_of(lane)).iter().sum()
     }
 
     /// Whether no request waits.

@@ -42,7 +42,7 @@ pub(crate) enum LaneRank {
 
 impl LaneRank {
     /// Whether requests of this lane go before those of `lane` that came later. The turn of newcomers comes
-    /// when the gate says so.
+    /// when the gate says so: after the requests of sessions, or in order of arrival with them.
     fn is_compared_with(self, lane: Self) -> bool {
         self == Self::Admitted || self == lane
     }
@@ -137,7 +137,9 @@ impl Queue {
                 continue;
             }
             if let Some((turn, first)) = Self::first(line, &self.requests) {
-                let candidate = (*rank, turn, first);
+                // A newcomer whose turn it is has no lower rank than requests of sessions that came later.
+                let of = if lane == Some(LaneRank::Newcomer) { LaneRank::Newcomer } else { rank.0 };
+                let candidate = ((of, rank.1), turn, first);
                 if expected.is_none_or(|best| candidate < best) {
                     expected = Some(candidate);
                 }
