@@ -140,7 +140,7 @@ impl Gate {
     }
 
     /// An ordinary request arrives. While other requests that may go wait it joins the queue even if an
-    /// in-flight slot is free, so that it does not overtake them.
+    /// in-flight slot is free, so that it does not overtake them: call [`Gate::next`] when it was queued.
     pub fn arrive(&mut self, request: Request, now: Timestamp) -> QueueDecision {
         self.arrive_as(request, Lane::Ordinary, None, now)
     }

@@ -200,7 +200,8 @@ impl GateKeeper {
             QueueDecision::Queued(spot) => {
                 let (tell, told) = oneshot::channel();
                 inner.waiting.put(spot, tell);
-                // An egress bucket may have become ready just before the request came.
+                // Just before the request came an egress bucket may have become ready, or a newcomer's turn
+                // may have come.
                 inner.wake(now);
                 EnteringState::Queued(spot, told)
             }

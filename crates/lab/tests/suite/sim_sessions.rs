@@ -50,6 +50,18 @@ fn where_the_number_of_sessions_is_found_out_and_the_others_are_refused() {
     no_session_loses_a_request(&[("gate.session.when_full", "refuse")], false);
 }
 
+/// The turn of a newcomer may come at the instant at which a request of a session arrives. Then the request
+/// waits behind it, and both go where slots are free: no other event would wake them.
+#[test]
+fn nobody_waits_at_a_free_slot_because_a_newcomers_turn_has_come() {
+    for seed in [5, 14, 20] {
+        let report = sweep(&sessions(&[]), seed..=seed, 1, true).expect("a scenario that can be played");
+        let broken: Vec<_> =
+            report.broken().map(|(seed, run)| (*seed, run.violations[0].to_string())).collect();
+        assert_eq!(broken, []);
+    }
+}
+
 #[test]
 fn where_the_number_of_sessions_is_given() {
     no_session_loses_a_request(&[("gate.session.max", "60")], false);
