@@ -403,7 +403,7 @@ impl Bottleneck {
     fn measure_throughput(&mut self, n: f64, work: &Work) {
         let Some(hinge) = self.hinge().filter(|_| self.purpose != Purpose::Ramp) else { return };
         let most = if hinge.contends() { CONTENDING_RANGE } else { RANGE };
-        if n < 0.98 * hinge.knee || n > most * hinge.knee {
+        if n < (0.98 * hinge.knee).min(hinge.knee - 1.0).max(1.0) || n > most * hinge.knee {
             return;
         }
         let beyond = n / (hinge.knee * hinge.slowdown(n));

@@ -38,6 +38,9 @@ const CONTENTION_GAIN: f64 = 3.0;
 /// samples must lie there, per unit of dispersion.
 const CLEARLY_BELOW: f64 = 0.9;
 const ENOUGH_BELOW: f64 = 12.0;
+/// Nats by which a knee must be likelier, per unit of dispersion, if fewer samples lie at it or below: the very
+/// first few, each alone at its level, may be short by chance.
+pub(super) const UNSURE_NATS: f64 = 6.0;
 /// Steps of the search for K: coarse over the whole range, then fine about the best.
 const COARSE: f64 = 1.10;
 const FINE: f64 = 1.015;
@@ -255,9 +258,10 @@ pub(super) fn likelihood(points: &[Point], ln_knee: f64, contention: f64) -> Lik
     Likelihood { loss: samples * (base_s.ln() + 1.0) + logs, base_s }
 }
 
-/// The least knee that the samples can show: there must be some at or below it. Otherwise the very first few,
-/// each alone at its level, would be the base, and a ramp could end at a tenth of the knee.
-pub(super) fn least_knee(points: &[Point], dispersion: f64) -> Option<f64> {
+/// The least knee with enough samples at it or below. A smaller one needs [`UNSURE_NATS`] more: the very first
+/// few samples would be the base, and a ramp could end at a tenth of the knee. Where requests take ten times as
+/// long among four as alone, two of each are enough.
+pub(super) fn least_sure_knee(points: &[Point], dispersion: f64) -> Option<f64> {
     let mut below = 0.0;
     let enough = points.iter().find(|point| {
         below += point.count;
@@ -267,7 +271,8 @@ pub(super) fn least_knee(points: &[Point], dispersion: f64) -> Option<f64> {
 }
 
 fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
-    let (first, last) = (least_knee(points, dispersion)?.ln(), points.last()?.n.ln());
+    let sure = least_sure_knee(points, dispersion)?.ln();
+    let (first, last) = (points.first()?.n.ln(), points.last()?.n.ln());
     let flat = likelihood(points, last, 0.0);
     let mut best =
         Hinge { base_s: flat.base_s, knee: last.exp(), contention: 0.0, gain: 0.0, at_edge: false };
@@ -278,7 +283,10 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
             let mut at = from;
             let mut found = (f64::INFINITY, from);
             while at <= to {
-                let Likelihood { loss, base_s } = likelihood(points, at, contention);
+                let Likelihood { mut loss, base_s } = likelihood(points, at, contention);
+                if at < sure {
+                    loss += UNSURE_NATS * dispersion;
+                }
                 if loss < found.0 {
                     found = (loss, at);
                 }

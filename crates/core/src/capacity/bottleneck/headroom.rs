@@ -15,7 +15,7 @@
 //! Rejected: a constant plus a multiple of the dispersion (too much under contention once much is known, and
 //! too little response time saved elsewhere); the knee's posterior mean (its upper tail is long).
 
-use super::fit::{CONTENTIONS, Hinge, Point, least_knee, likelihood, slowdown};
+use super::fit::{CONTENTIONS, Hinge, Point, UNSURE_NATS, least_sure_knee, likelihood, slowdown};
 
 /// λ: the share of goodput that a wait of one unloaded response time is worth.
 const PRICE: f64 = 0.1;
@@ -44,7 +44,7 @@ pub(super) fn best_level(points: &[Point], dispersion: f64, hinge: &Hinge) -> f6
     if hinge.gain <= 0.0 {
         return 1.0;
     }
-    let (knee, least) = (hinge.knee, least_knee(points, dispersion).unwrap_or(hinge.knee));
+    let (knee, sure) = (hinge.knee, least_sure_knee(points, dispersion).unwrap_or(hinge.knee));
     let mut all = [Candidate::default(); CANDIDATES];
     let mut used = 0;
     let mut smallest = f64::INFINITY;
@@ -52,10 +52,8 @@ pub(super) fn best_level(points: &[Point], dispersion: f64, hinge: &Hinge) -> f6
         let prior = if contention > 0.0 { PRIOR_NATS } else { 0.0 };
         for step in -KNEES..=KNEES {
             let knee = knee * (KNEE_STEP * f64::from(step)).exp();
-            if knee < least {
-                continue;
-            }
-            let nats = likelihood(points, knee.ln(), contention).loss / dispersion + prior;
+            let unsure = if knee < sure { UNSURE_NATS } else { 0.0 };
+            let nats = likelihood(points, knee.ln(), contention).loss / dispersion + prior + unsure;
             smallest = smallest.min(nats);
             all[used] = Candidate { knee, contention, weight: nats };
             used += 1;
