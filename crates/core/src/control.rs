@@ -97,10 +97,10 @@ impl Control {
             }
         };
         let (tunables, estimate) = match room.remote_origin(now) {
-            RemoteOrigin::Here => self.tick(samples, &load(room, gate, now), now),
-            RemoteOrigin::Heard(gate, samples) => {
+            RemoteOrigin::Here => self.tick(samples, &load(room, gate, Duration::ZERO, now), now),
+            RemoteOrigin::Heard { gate, samples, age } => {
                 self.silence = Silence::default();
-                self.tick(&samples, &load(room, &gate, now), now)
+                self.tick(&samples, &load(room, &gate, age, now), now)
             }
             RemoteOrigin::Silent(silence) => self.without_reports(silence, now),
         };
@@ -213,10 +213,10 @@ impl Control {
     }
 }
 
-fn load(room: &Room, gate: &Totals, now: Timestamp) -> GateLoad {
+fn load(room: &Room, gate: &Totals, age: Duration, now: Timestamp) -> GateLoad {
     // Visitors who wait for a session slot are no backlog of the origin.
     let room_waits = room.busy(now) && !room.session_slots.are_limiting();
-    GateLoad { room_waits, coming: room.coming(), queued: gate.backlog(), in_flight: gate.in_flight }
+    GateLoad { room_waits, coming: room.coming(), queued: gate.backlog(), in_flight: gate.in_flight, age }
 }
 
 impl Bounds {

@@ -85,7 +85,8 @@ pub struct Gate {
     occupied: Bits,
     /// Of the ordinary lane.
     scheduler: Scheduler,
-    /// Of the lane of admitted sessions, and of newcomers as long as they go in order of arrival with it. A class is ready in one of the two schedulers at most.
+    /// Of the lane of admitted sessions, and of newcomers as long as they go in order of arrival with it. A
+    /// class is ready in one of the two schedulers at most.
     admitted: Scheduler,
     pages: Pages,
     /// By class: when the patience of its oldest request ends, in microseconds.

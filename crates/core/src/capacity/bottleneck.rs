@@ -485,7 +485,7 @@ impl Estimator for Bottleneck {
                 && now.since(self.held_since).as_secs_f64() < plan::HOLD_SECONDS;
             if self.round.work.count >= need && !holds {
                 self.next_round(now);
-            } else if self.purpose == Purpose::Ramp && self.are_overdue(load.in_flight, now) {
+            } else if self.purpose == Purpose::Ramp && self.are_overdue(load, now) {
                 self.step_back(now);
             }
         }

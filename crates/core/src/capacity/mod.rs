@@ -77,6 +77,9 @@ pub struct GateLoad {
     pub coming: u32,
     pub queued: usize,
     pub in_flight: u32,
+    /// How long ago the gate was so, and the last sample could have been known: another process reports its
+    /// gate once in [`REPORT_EVERY`](crate::room::REPORT_EVERY). Zero for a gate of this process.
+    pub age: Duration,
 }
 
 impl GateLoad {

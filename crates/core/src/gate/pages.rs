@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! a newcomer goes while  P < max(2, s L):
-//!     in order of arrival with the requests of sessions while  Q < (1 - s) L / 2,  after all of them otherwise
+//!     in order of arrival with the requests of sessions while  Q < (1 - s) L / 2,  else after all of them
 //! P    requests at the origin that begin a page: of newcomers, and of sessions that had paused
 //! L    in-flight slots
 //! s    time that such requests spend at the origin, over that of all requests, over a minute

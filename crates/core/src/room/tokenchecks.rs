@@ -28,8 +28,9 @@ const MAX_TOKENCHECKS: usize = 64;
 pub enum RemoteOrigin {
     /// This process forwards by itself, as far as it knows.
     Here,
-    /// Tokencheck's gate, or all of them as one, and what ended there since the last call.
-    Heard(Totals, Vec<Sample>),
+    /// Tokencheck's gate, or all of them as one, and what ended there since the last call. `age`: time since
+    /// the report that is the oldest of their last ones.
+    Heard { gate: Box<Totals>, samples: Vec<Sample>, age: Duration },
     /// No report has come for so long.
     Silent(Duration),
 }
@@ -194,7 +195,9 @@ impl Tokenchecks {
             Some(at) if now.since(at) <= SILENT => {
                 let mut samples = std::mem::take(&mut self.samples);
                 samples.sort_by_key(|sample| sample.ended);
-                RemoteOrigin::Heard(self.gate(), samples)
+                let oldest = self.members.iter().map(|member| member.reported_at).min();
+                let age = now.since(oldest.unwrap_or(at));
+                RemoteOrigin::Heard { gate: Box::new(self.gate()), samples, age }
             }
             last => {
                 // Of a version that does not report its gate, or not there yet.
@@ -295,7 +298,8 @@ mod tests {
         let RemoteOrigin::Silent(silence) = tokenchecks.origin(&link, later) else { panic!("silent") };
         assert_eq!(silence, Duration::from_secs(5));
         tokenchecks.take_report(&report(1, 0, None), later);
-        assert!(matches!(tokenchecks.origin(&link, later + SILENT), RemoteOrigin::Heard(..)));
+        let heard = tokenchecks.origin(&link, later + SILENT);
+        assert!(matches!(heard, RemoteOrigin::Heard { age, .. } if age == SILENT), "{heard:?}");
         assert!(tokenchecks.has_recent_report(later + SILENT));
         assert!(!tokenchecks.has_recent_report(later + 2 * SILENT));
     }

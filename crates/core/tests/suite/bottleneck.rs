@@ -98,7 +98,7 @@ struct Loop {
 impl Loop {
     fn new(origin: Origin) -> Self {
         let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-        let load = GateLoad { room_waits: true, coming: 0, queued: 1, in_flight: 0 };
+        let load = GateLoad { room_waits: true, coming: 0, queued: 1, in_flight: 0, age: Duration::ZERO };
         let estimate = estimator.tick(&load, Timestamp::from_micros(START_US));
         Self { origin, estimator, now: START_US, estimate, served: 0, response_us: 0 }
     }
@@ -140,7 +140,13 @@ impl Loop {
         }
         self.now = end;
         let queued = usize::from(backlog) * 20;
-        let load = GateLoad { room_waits: false, coming: 0, queued, in_flight: self.origin.in_flight() };
+        let load = GateLoad {
+            room_waits: false,
+            coming: 0,
+            queued,
+            in_flight: self.origin.in_flight(),
+            age: Duration::ZERO,
+        };
         self.estimate = self.estimator.tick(&load, Timestamp::from_micros(end));
     }
 }
@@ -307,7 +313,7 @@ fn without_a_backlog_the_estimate_holds() {
 #[test]
 fn an_idle_origin_does_not_keep_visitors_waiting() {
     let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-    let load = GateLoad { room_waits: true, coming: 0, queued: 0, in_flight: 0 };
+    let load = GateLoad { room_waits: true, coming: 0, queued: 0, in_flight: 0, age: Duration::ZERO };
     let outflow = |tick: u64, estimator: &mut Bottleneck| {
         let estimate = estimator.tick(&load, Timestamp::from_micros(START_US + tick * TICK_US));
         estimate.capacity.get() * estimate.gain
@@ -430,7 +436,10 @@ fn idle_time_before_a_crowd_does_not_lower_the_estimate() {
             let in_flight = estimate.max_in_flight.expect("a limit").min(16);
             let sample = Sample { ended: now, response: Duration::from_millis(50), in_flight, ..SERVED };
             (0..2 * in_flight).for_each(|_| estimator.observe(&sample));
-            estimate = estimator.tick(&GateLoad { room_waits: true, coming: 0, queued: 50, in_flight }, now);
+            estimate = estimator.tick(
+                &GateLoad { room_waits: true, coming: 0, queued: 50, in_flight, age: Duration::ZERO },
+                now,
+            );
             // Four at once in 50 ms each are 80/s; a quarter of that is the least.
             assert!(estimate.capacity.get() >= 20.0, "after {idle} idle ticks, tick {tick}: {estimate:?}");
         }
@@ -443,7 +452,7 @@ fn restarted(before: &Loop, origin: Origin, trust: Trust) -> Loop {
     let mut it = Loop::new(origin);
     it.estimator = Bottleneck::new(BottleneckConfig::default(), None);
     it.estimator.resume(&learned, trust, Timestamp::from_micros(START_US));
-    let load = GateLoad { room_waits: true, coming: 0, queued: 1, in_flight: 0 };
+    let load = GateLoad { room_waits: true, coming: 0, queued: 1, in_flight: 0, age: Duration::ZERO };
     it.estimate = it.estimator.tick(&load, Timestamp::from_micros(START_US));
     it
 }

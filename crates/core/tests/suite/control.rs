@@ -63,7 +63,7 @@ fn a_capacity_that_is_still_to_be_given_is_discovered_and_not_unlimited() {
     for ms in (0..2_000).step_by(100) {
         let now = NOW + Duration::from_millis(ms);
         let samples = [Sample { ended: now, ..served }; 5];
-        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 4 };
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 4, age: Duration::ZERO };
         assert_eq!(awaiting.tick(&samples, &load, now), discovers.tick(&samples, &load, now), "{ms} ms");
     }
     assert!(awaiting.state().samples > 0);

@@ -12,7 +12,8 @@ use super::samples::SERVED;
 
 const START: Timestamp = Timestamp::from_secs(1_000_000);
 const TICK: Duration = Duration::from_millis(100);
-const CROWD: GateLoad = GateLoad { room_waits: true, coming: 0, queued: 20, in_flight: 10 };
+const CROWD: GateLoad =
+    GateLoad { room_waits: true, coming: 0, queued: 20, in_flight: 10, age: Duration::ZERO };
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -70,8 +71,15 @@ fn any_step() -> impl Strategy<Value = Step> {
             })
         },
     );
-    let load = (any::<bool>(), prop_oneof![Just(0), 0..100_usize, Just(usize::MAX)], 0..100_u32)
-        .prop_map(|(room_waits, queued, in_flight)| GateLoad { room_waits, coming: 0, queued, in_flight });
+    let load = (any::<bool>(), prop_oneof![Just(0), 0..100_usize, Just(usize::MAX)], 0..100_u32).prop_map(
+        |(room_waits, queued, in_flight)| GateLoad {
+            room_waits,
+            coming: 0,
+            queued,
+            in_flight,
+            age: Duration::ZERO,
+        },
+    );
     let after = prop_oneof![8 => Just(100_i64), 1 => Just(0), 1 => -100_000..100_000_i64];
     let rate = prop_oneof![Just(0.0), 0.0..1e6, Just(1e6)];
     prop_oneof![
@@ -155,7 +163,13 @@ impl Origin {
             self.present -= ended;
             self.served += u64::from(if ok { ended } else { 0 });
             let queued = if self.estimate.max_in_flight.is_some() { 20 } else { 0 };
-            let load = GateLoad { room_waits: true, coming: 0, queued, in_flight: self.present };
+            let load = GateLoad {
+                room_waits: true,
+                coming: 0,
+                queued,
+                in_flight: self.present,
+                age: Duration::ZERO,
+            };
             self.estimate = estimator.tick(&load, self.now);
             check(name, estimator, &self.estimate);
         }

@@ -229,7 +229,8 @@ impl Model {
     }
 
     /// The gate forwards admitted sessions first, and newcomers with them while few of their requests wait,
-    /// then by priority, then by arrival; within a class newcomers before ordinary requests, while they may go.
+    /// then by priority, then by arrival; within a class newcomers before ordinary requests, while they may
+    /// go.
     fn drain(&mut self) {
         loop {
             let first_of = |class| {

@@ -303,7 +303,7 @@ mod tests {
         fn tick(&mut self, samples: &[Sample]) -> Tunables {
             self.ms += 100;
             self.capacity.expire(&self.live, at(self.ms));
-            let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 4 };
+            let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 4, age: Duration::ZERO };
             let (tunables, estimate) = self.capacity.steering.tick(samples, &load, at(self.ms));
             (self.capacity.tunables, self.capacity.estimate) = (tunables, estimate);
             self.capacity.count();

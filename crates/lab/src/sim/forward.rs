@@ -74,8 +74,8 @@ impl World<'_> {
                 request.spot = Some(spot);
                 self.trace.step(self.now_us, What::Queued, number, u64::from(class.0));
                 self.set_patience(id);
-                // As the gateway does: an egress bucket may have become ready just before, or a newcomer's turn
-                // may have come.
+                // As the gateway does: an egress bucket may have become ready just before, or a newcomer's
+                // turn may have come.
                 self.wake();
             }
             QueueDecision::Shed(reason) => self.shed(id, reason.event()),

@@ -69,6 +69,20 @@ fn a_crowd_before_a_gate_that_knows_nothing_is_answered_fast() {
     }
 }
 
+/// In two processes, the estimator hears of the gate once in a second: it must not take the time between two
+/// reports for requests that do not come back.
+#[test]
+fn a_crowd_before_two_processes_that_know_nothing_uses_the_origin() {
+    for seed in 1..=5 {
+        let mut scenario = load("cold.toml");
+        scenario.gate.as_mut().expect("a gate").split = true;
+        let outcome = play(&scenario, seed).outcome;
+        let of = |key: &str| outcome.figure(key);
+        assert!(of("told_to_wait") > 3_500.0 && of("failed") == 0.0, "{:?}", outcome.summary);
+        assert!(of("goodput_while_waiting_rps") > 80.0, "seed {seed}: {:?}", outcome.summary);
+    }
+}
+
 #[test]
 fn everybody_is_served_and_the_rate_bound_holds() {
     let run = play(&crowd(), 1);

@@ -38,8 +38,8 @@ const CONTENTION_GAIN: f64 = 3.0;
 /// samples must lie there, per unit of dispersion.
 const CLEARLY_BELOW: f64 = 0.9;
 const ENOUGH_BELOW: f64 = 12.0;
-/// Nats by which a knee must be likelier, per unit of dispersion, if fewer samples lie at it or below: the very
-/// first few, each alone at its level, may be short by chance.
+/// Nats by which a knee must be likelier, per unit of dispersion, if fewer samples lie at it or below: the
+/// very first few, each alone at its level, may be short by chance.
 pub(super) const UNSURE_NATS: f64 = 6.0;
 /// Steps of the search for K: coarse over the whole range, then fine about the best.
 const COARSE: f64 = 1.10;
@@ -258,9 +258,9 @@ pub(super) fn likelihood(points: &[Point], ln_knee: f64, contention: f64) -> Lik
     Likelihood { loss: samples * (base_s.ln() + 1.0) + logs, base_s }
 }
 
-/// The least knee with enough samples at it or below. A smaller one needs [`UNSURE_NATS`] more: the very first
-/// few samples would be the base, and a ramp could end at a tenth of the knee. Where requests take ten times as
-/// long among four as alone, two of each are enough.
+/// The least knee with enough samples at it or below. A smaller one needs [`UNSURE_NATS`] more: the very
+/// first few samples would be the base, and a ramp could end at a tenth of the knee. Where requests take ten
+/// times as long among four as alone, two of each are enough.
 pub(super) fn least_sure_knee(points: &[Point], dispersion: f64) -> Option<f64> {
     let mut below = 0.0;
     let enough = points.iter().find(|point| {

@@ -1,7 +1,7 @@
 //! The steps of the estimator: the fit and the next level after a round is over or a test has fired.
 
 use super::plan::{self, Purpose, RampRound};
-use super::{Bottleneck, Change, Fitted, Hinge, Onset, Round, Timestamp, Work, headroom};
+use super::{Bottleneck, Change, Fitted, GateLoad, Hinge, Onset, Round, Timestamp, Work, headroom};
 
 /// Nats per dispersion by which a knee must be likelier than none: to end a ramp, and to repeat its round.
 const FOUND_NATS: f64 = 6.0;
@@ -264,11 +264,12 @@ impl Bottleneck {
     /// Whether no request has ended for longer than chance allows, by the responses at lower levels. With
     /// contention among few workers, two levels beyond the knee a request takes dozens of times as long: the
     /// end of the round, or of the first request, would come too late.
-    pub(super) fn are_overdue(&self, in_flight: u32, now: Timestamp) -> bool {
+    /// What another process has not reported yet is not overdue.
+    pub(super) fn are_overdue(&self, load: &GateLoad, now: Timestamp) -> bool {
         let Some(base_s) = self.curve.mean_below(self.round.limit).or(self.typical_s) else { return false };
         let base_s = base_s * self.mix.units_per_request();
-        let silent_s = now.since(self.round.last_end).as_secs_f64();
-        let missing = silent_s * self.round.limit.min(f64::from(in_flight)) / base_s;
+        let silent_s = now.saturating_sub(load.age).since(self.round.last_end).as_secs_f64();
+        let missing = silent_s * self.round.limit.min(f64::from(load.in_flight)) / base_s;
         silent_s > plan::OVERDUE_RESPONSES * base_s && missing > plan::OVERDUE_COMPLETIONS
     }
 

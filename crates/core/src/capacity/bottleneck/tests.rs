@@ -304,7 +304,7 @@ fn waiting_for_a_pause_does_not_make_a_request_long_lived() {
     let sample = |sent: u64, ended: u64| sample(ms(ended), ms(ended).since(ms(sent)), 4);
     let idle_s = |last: Sample| {
         let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 4 };
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 4, age: Duration::ZERO };
         estimator.tick(&load, ms(10_000));
         (0..100).for_each(|i| estimator.observe(&sample(10_000 + i * 25, 10_100 + i * 25)));
         estimator.observe(&last);
@@ -327,7 +327,7 @@ fn samples_sent_while_slots_were_free_are_ignored() {
     let judged = |in_flight: u32| {
         let mut estimator =
             Bottleneck::new(BottleneckConfig { min_in_flight: 20, ..Default::default() }, None);
-        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight };
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight, age: Duration::ZERO };
         estimator.tick(&load, ms(10_000));
         for i in 0..20 {
             estimator.observe(&sample(ms(10_100 + i * 25), Duration::from_millis(90), in_flight));
@@ -381,7 +381,7 @@ fn completions_during_a_stay_are_counted_between_ticks_too() {
 fn a_ramp_steps_back_where_requests_do_not_come_back() {
     let ms = Timestamp::from_millis;
     let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-    let mut load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 1 };
+    let mut load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 1, age: Duration::ZERO };
     let limit = |estimator: &mut Bottleneck, load: &mut GateLoad, at: u64| {
         let limit = estimator.tick(load, ms(at)).max_in_flight.expect("there is one");
         load.in_flight = limit;
@@ -401,9 +401,27 @@ fn a_ramp_steps_back_where_requests_do_not_come_back() {
 }
 
 #[test]
+fn what_another_process_has_not_reported_yet_is_not_overdue() {
+    let ms = Timestamp::from_millis;
+    let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+    let limit = |estimator: &mut Bottleneck, in_flight: u32, at: u64, reported: u64| {
+        let age = Duration::from_millis(at - reported);
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight, age };
+        estimator.tick(&load, ms(at)).max_in_flight
+    };
+    assert_eq!(limit(&mut estimator, 1, 10_000, 10_000), Some(1));
+    for i in 1..=2 {
+        estimator.observe(&sample(ms(10_000 + i * 100), Duration::from_millis(100), 1));
+    }
+    assert_eq!(limit(&mut estimator, 1, 10_200, 10_200), Some(4));
+    assert_eq!(limit(&mut estimator, 4, 11_100, 10_200), Some(4), "a report a second");
+    assert_eq!(limit(&mut estimator, 4, 11_200, 11_100), Some(2), "nothing has ended by the next");
+}
+
+#[test]
 fn the_initial_estimate_grows_while_visitors_wait_for_an_idle_origin() {
     let mut estimate = InitialEstimate::new(None);
-    let idle = GateLoad { room_waits: false, coming: 0, queued: 0, in_flight: 0 };
+    let idle = GateLoad { room_waits: false, coming: 0, queued: 0, in_flight: 0, age: Duration::ZERO };
     (0..100).for_each(|_| estimate.tick(&idle, 4, 0.1));
     assert_eq!(estimate.rate, initial_estimate::FIRST);
     let starving = GateLoad { room_waits: true, ..idle };

@@ -199,8 +199,8 @@ fn throughput_is_measured_while_requests_wait() {
         }
         estimate.expect("ten ticks")
     };
-    let idle = GateLoad { room_waits: false, coming: 0, queued: 0, in_flight: 0 };
-    let starved = GateLoad { room_waits: true, coming: 0, queued: 0, in_flight: 0 };
+    let idle = GateLoad { room_waits: false, coming: 0, queued: 0, in_flight: 0, age: Duration::ZERO };
+    let starved = GateLoad { room_waits: true, coming: 0, queued: 0, in_flight: 0, age: Duration::ZERO };
     // Without a measurement the capacity is low, and grows up to a bound while visitors wait for an idle
     // origin.
     let first = second(&mut aimd, 0, true, idle);

@@ -1,5 +1,7 @@
 //! An estimator that is fed with hand-made epochs.
 
+use std::time::Duration;
+
 use tidegate_core::capacity::{Estimate, Estimator, GateLoad, PowerRatio, PowerRatioConfig};
 use tidegate_core::units::{Rate, Timestamp};
 
@@ -75,7 +77,7 @@ impl Bench {
 
 /// Visitors wait, with so many requests at the service.
 pub fn waits(in_flight: u32) -> GateLoad {
-    GateLoad { room_waits: true, coming: 0, queued: 0, in_flight }
+    GateLoad { room_waits: true, coming: 0, queued: 0, in_flight, age: Duration::ZERO }
 }
 
 /// Nobody waits.

@@ -191,7 +191,7 @@ proptest! {
                 }
                 Event::Tick { after_us, back, waits, in_flight } => {
                     now_us = if back { now_us - after_us.min(now_us) } else { now_us + after_us };
-                    let load = GateLoad { room_waits: waits, coming: 0, queued: 0, in_flight };
+                    let load = GateLoad { room_waits: waits, in_flight, ..GateLoad::default() };
                     let estimate = estimator.tick(&load, Timestamp::from_micros(now_us));
                     let rate = estimate.capacity.get();
                     prop_assert!(rate > 0.0 && rate <= Rate::MAX.get(), "{rate}");

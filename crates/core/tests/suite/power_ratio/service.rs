@@ -78,6 +78,7 @@ impl Service {
                 coming: 0,
                 queued: 0,
                 in_flight: (self.busy + self.line.len()) as u32,
+                age: Duration::ZERO,
             };
             let estimate = estimator.tick(&load, Timestamp::from_micros(self.now_us));
             let at_s = (self.now_us - BEGAN_US) as f64 / 1e6;
