@@ -161,6 +161,8 @@ pub struct Bottleneck {
     alarm: Option<(Change, Onset)>,
     /// Configured cost units per second in the last round of a ramp.
     ramp_throughput: Option<f64>,
+    /// Learned units per second that ended in the ramp's last round, at a lower level; 0: there was none.
+    ended_before: f64,
     mix: Mix,
     long_lived: LongLived,
     completions: Completions,
@@ -205,6 +207,7 @@ impl Bottleneck {
             starved: 1.0,
             alarm: None,
             ramp_throughput: None,
+            ended_before: 0.0,
             mix: Mix::default(),
             long_lived: LongLived::default(),
             completions: Completions::default(),
