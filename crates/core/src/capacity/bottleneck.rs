@@ -161,6 +161,9 @@ pub struct Bottleneck {
     alarm: Option<(Change, Onset)>,
     /// Configured cost units per second in the last round of a ramp.
     ramp_throughput: Option<f64>,
+    /// The last throughput that the meter told: with a knee between two whole numbers no sample may count for
+    /// it after a restart of the meter.
+    known_rate: Option<f64>,
     /// Learned units per second that ended in the ramp's last round, at a lower level; 0: there was none.
     ended_before: f64,
     mix: Mix,
@@ -207,6 +210,7 @@ impl Bottleneck {
             starved: 1.0,
             alarm: None,
             ramp_throughput: None,
+            known_rate: None,
             ended_before: 0.0,
             mix: Mix::default(),
             long_lived: LongLived::default(),
@@ -292,7 +296,7 @@ impl Bottleneck {
     }
 
     fn capacity(&self) -> f64 {
-        let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
+        let learned = self.meter.rate().or(self.known_rate).map(|rate| rate * self.mix.cost_per_unit());
         let now = self.throughput_of_round().or(self.ramp_throughput);
         match (self.purpose, learned, now) {
             (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
@@ -406,7 +410,7 @@ impl Bottleneck {
     fn measure_throughput(&mut self, n: f64, work: &Work) {
         let Some(hinge) = self.hinge().filter(|_| self.purpose != Purpose::Ramp) else { return };
         let most = if hinge.contends() { CONTENDING_RANGE } else { RANGE };
-        if n < (0.98 * hinge.knee).min(hinge.knee - 1.0).max(1.0) || n > most * hinge.knee {
+        if n < 0.98 * hinge.knee || n > most * hinge.knee {
             return;
         }
         let beyond = n / (hinge.knee * hinge.slowdown(n));
@@ -478,6 +482,7 @@ impl Estimator for Bottleneck {
             self.round.idle_s += elapsed_s;
         }
         self.ticks.close();
+        self.known_rate = self.meter.rate().or(self.known_rate);
         if let Some((change, onset)) = self.alarm.take() {
             self.on_change(change, &onset, now);
         } else {
@@ -522,7 +527,7 @@ impl Estimator for Bottleneck {
         self.changes.clear();
         self.dispersion.cut();
         (self.fitted, self.before, self.kept) = (None, None, None);
-        (self.alarm, self.ramp_throughput) = (None, None);
+        (self.alarm, self.ramp_throughput, self.known_rate) = (None, None, None);
         self.reason = "rediscovery requested";
         self.go(Purpose::Ramp, from, now);
     }

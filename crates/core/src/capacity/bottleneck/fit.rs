@@ -277,29 +277,31 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
     let mut best =
         Hinge { base_s: flat.base_s, knee: last.exp(), contention: 0.0, gain: 0.0, at_edge: false };
     let mut least = flat.loss;
+    // Knees that enough samples reach, and those below.
+    let ranges = [(sure, last, 0.0), (first, sure - FINE.ln(), UNSURE_NATS * dispersion)];
     for contention in CONTENTIONS {
-        let handicap = if contention > 0.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
-        let mut search = |from: f64, to: f64, step: f64| {
-            let mut at = from;
-            let mut found = (f64::INFINITY, from);
-            while at <= to {
-                let Likelihood { mut loss, base_s } = likelihood(points, at, contention);
-                if at < sure {
-                    loss += UNSURE_NATS * dispersion;
+        let prior = if contention > 0.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
+        for (lowest, highest, unsure) in ranges {
+            let mut search = |from: f64, to: f64, step: f64| {
+                let mut at = from;
+                let mut found = (f64::INFINITY, from);
+                while at <= to {
+                    let Likelihood { loss, base_s } = likelihood(points, at, contention);
+                    let loss = loss + unsure;
+                    if loss < found.0 {
+                        found = (loss, at);
+                    }
+                    if loss + prior < least {
+                        least = loss + prior;
+                        best = Hinge { base_s, knee: at.exp(), contention, gain: flat.loss - loss, ..best };
+                    }
+                    at += step;
                 }
-                if loss < found.0 {
-                    found = (loss, at);
-                }
-                if loss + handicap < least {
-                    least = loss + handicap;
-                    best = Hinge { base_s, knee: at.exp(), contention, gain: flat.loss - loss, ..best };
-                }
-                at += step;
-            }
-            found.1
-        };
-        let near = search(first, last, COARSE.ln());
-        search((near - COARSE.ln()).max(first), (near + COARSE.ln()).min(last), FINE.ln());
+                found.1
+            };
+            let near = search(lowest, highest, COARSE.ln());
+            search((near - COARSE.ln()).max(lowest), (near + COARSE.ln()).min(highest), FINE.ln());
+        }
     }
     let clearly_below = points.iter().filter(|point| point.n < CLEARLY_BELOW * best.knee);
     let samples: f64 = clearly_below.map(|point| point.count).sum();
