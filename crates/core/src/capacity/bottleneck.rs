@@ -164,8 +164,6 @@ pub struct Bottleneck {
     /// The last throughput that the meter told: with a knee between two whole numbers no sample may count for
     /// it after a restart of the meter.
     known_rate: Option<f64>,
-    /// Learned units per second that ended in the ramp's last round, at a lower level; 0: there was none.
-    ended_before: f64,
     mix: Mix,
     long_lived: LongLived,
     completions: Completions,
@@ -211,7 +209,6 @@ impl Bottleneck {
             alarm: None,
             ramp_throughput: None,
             known_rate: None,
-            ended_before: 0.0,
             mix: Mix::default(),
             long_lived: LongLived::default(),
             completions: Completions::default(),

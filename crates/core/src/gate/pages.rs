@@ -27,12 +27,13 @@
 //! so that the next page has come by then.
 //!
 //! Rejected: newcomers at so much time from each other that their rate is a multiple of what visits can last
-//! (`docs/sessions.md` has the figures: at five times the rate, bursts; at one, a lost slot is lost); a share
-//! of newcomers alone (sessions begin two pages of three, by chance, and their parts come on top); 1.1 or
-//! 1.25 times the share (no more goodput, newcomers wait less); a share of the slots that are free besides
-//! (up to 5 % less goodput: each newcomer brings its parts a response time later, when the slots are taken);
-//! in order of arrival whatever waits (ten response times at the gate with 40 slots); more or fewer pages the
-//! fewer or more requests wait (at most 0.5 % more goodput, and another constant).
+//! (at five times the rate, bursts: sessions wait at the gate for three to ten response times; at one, a lost
+//! slot is lost); a share of newcomers alone (sessions begin two pages of three, by chance, and their parts
+//! come on top); 1.1 or 1.25 times the share (no more goodput, newcomers wait less); a share of the slots
+//! that are free besides (up to 5 % less goodput: each newcomer brings its parts a response time later, when
+//! the slots are taken); in order of arrival whatever waits (sessions wait for ten response times with 40
+//! slots of 40 ms); more or fewer pages the fewer or more requests wait (at most 1 % more goodput, for
+//! another constant).
 
 use crate::decaying::{DecayingRatio, keep};
 use crate::queue::Lane;

@@ -284,13 +284,8 @@ impl<'a> Play<'a> {
         let totals = self.gate.totals();
         // Work already at the gate is not the room's; with a limit there is no room.
         let room_waits = self.is_endless() || !self.room.is_empty();
-        let load = GateLoad {
-            room_waits,
-            coming: 0,
-            queued: totals.queued,
-            in_flight: totals.in_flight,
-            age: Duration::ZERO,
-        };
+        let (queued, in_flight) = (totals.queued, totals.in_flight);
+        let load = GateLoad { room_waits, queued, in_flight, ..GateLoad::default() };
         self.gate.take_samples(&mut self.samples);
         for sample in self.samples.drain(..) {
             self.estimator.observe(&sample);

@@ -65,10 +65,6 @@ const RAMP_MORE: f64 = 2.0;
 /// completions: less is common where workers serve in step, or where a few requests are long.
 pub(super) const OVERDUE_RESPONSES: f64 = 3.0;
 pub(super) const OVERDUE_COMPLETIONS: f64 = 8.0;
-/// Requests are overdue as well where so many should have ended at the throughput of the level below, and
-/// less than this part of them has. At 0.4 a step back was often wrong (drawn origins: up to 0.4 % less
-/// goodput).
-pub(super) const FAR_FEWER: f64 = 0.3;
 /// Completions per round: at dispersion 0, and in addition at dispersion 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;

@@ -258,22 +258,15 @@ impl Bottleneck {
         let leaps = level < plan::DOUBLE && growth >= plan::DOUBLE;
         let next = level * growth;
         let next = if leaps { next.max(f64::from(self.config.start_in_flight)) } else { next };
-        self.ended_before = if growth > 1.0 { self.round.counted() } else { 0.0 };
         self.go(Purpose::Ramp, next, now);
     }
 
-    /// Whether requests do not come back: none has ended for longer than chance allows, by the responses at
-    /// lower levels, or far fewer end than at the level below. With contention among few workers, two levels
-    /// beyond the knee a request takes dozens of times as long: the end of the round or of the first request
-    /// would come too late. What another process has not reported yet is not overdue.
+    /// Whether no request has ended for longer than chance allows, by the responses at lower levels. With
+    /// contention among few workers, two levels beyond the knee a request takes dozens of times as long: the
+    /// end of the round or of the first request would come too late. What another process has not reported
+    /// yet is not overdue.
     pub(super) fn are_overdue(&self, load: &GateLoad, now: Timestamp) -> bool {
         let (known, units) = (now.saturating_sub(load.age), self.mix.units_per_request());
-        let passed_s = known.since(self.round.began).as_secs_f64() - self.round.idle_s;
-        let expected = self.ended_before * passed_s;
-        if expected > plan::OVERDUE_COMPLETIONS * units && self.round.ended_units < plan::FAR_FEWER * expected
-        {
-            return true;
-        }
         let Some(base_s) = self.curve.mean_below(self.round.limit).or(self.typical_s) else { return false };
         let base_s = base_s * units;
         let silent_s = known.since(self.round.last_end).as_secs_f64();
@@ -285,7 +278,6 @@ impl Bottleneck {
     pub(super) fn step_back(&mut self, now: Timestamp) {
         if self.limit > self.config.min_in_flight.max(1) {
             self.reason = "requests do not come back: fewer in flight";
-            self.ended_before = 0.0;
             self.go(Purpose::Ramp, self.target / plan::DOUBLE, now);
         }
     }

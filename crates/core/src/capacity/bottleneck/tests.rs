@@ -400,40 +400,6 @@ fn a_ramp_steps_back_where_requests_do_not_come_back() {
     assert_eq!(limit(&mut estimator, &mut load, 60_000), 1, "not below one");
 }
 
-/// Something ends all the time, but far less than at the level below.
-#[test]
-fn a_ramp_steps_back_where_far_fewer_end_than_at_the_level_below() {
-    let ms = Timestamp::from_millis;
-    let limits = |every_ms: u64| {
-        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-        let (mut at, mut limit, mut seen) = (10_000, 1, vec![1]);
-        let mut tick = |estimator: &mut Bottleneck, at: u64| {
-            let load =
-                GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: limit, age: Duration::ZERO };
-            limit = estimator.tick(&load, ms(at)).max_in_flight.expect("there is one");
-            limit
-        };
-        tick(&mut estimator, at);
-        // One at a time, then four of 400 ms, ten a second: up to eight.
-        for (response_ms, in_flight, level) in [(100, 1, 4), (400, 4, 8)] {
-            while *seen.last().expect("the first") != level {
-                at += 100;
-                estimator.observe(&sample(ms(at), Duration::from_millis(response_ms), in_flight));
-                seen.push(tick(&mut estimator, at));
-            }
-        }
-        (1..=9).for_each(|i| {
-            if i * 100 % every_ms == 0 {
-                estimator.observe(&sample(ms(at + i * 100), Duration::from_millis(800), 4));
-            }
-            seen.push(tick(&mut estimator, at + i * 100));
-        });
-        seen.split_off(seen.len() - 2)
-    };
-    assert_eq!(limits(300), [8, 8], "three of nine");
-    assert_eq!(limits(400), [8, 4], "two of nine");
-}
-
 #[test]
 fn what_another_process_has_not_reported_yet_is_not_overdue() {
     let ms = Timestamp::from_millis;
