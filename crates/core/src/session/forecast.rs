@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! n    =  sum over open sessions of exp(-idle / g)      1 for a session with a request under way
-//! g       mean time between the end of a request and the next request of its session, over 1,000 of them
+//! g       mean pause: time from the end of a request to the next request of its session, over 1,000 that
+//!         took a second or longer
 //! c    =  work of returning visitors / time integral of n, over a minute
 //! c n     work per second that open sessions will ask for
 //! s       d / (d + work of returning visitors), over five minutes: the share of the capacity that is left to
@@ -14,10 +15,13 @@
 //! d       work of first requests, less that of as many as n has grown by: of those who have left again
 //! ```
 //!
-//! The measured `c` makes up for what the exponential gets wrong: visitors who never return, and thinking
-//! times of another distribution. Without `d` a crowd that was just let in would look as if nobody came back.
-//! `n` comes from a scan of all entries, 4,096 a tick; sessions that began
-//! since the scan did count as 1.
+//! A shorter time is that of the parts of a page, and says nothing of how long a visitor reads: with it in
+//! the mean, visitors who read would count as gone. The measured `c` makes up for what the exponential gets
+//! wrong: visitors who never return, and thinking times of another distribution. Without `d` a crowd that
+//! was just let in would look as if nobody came back. `n` comes from a scan of all entries, 4,096 a tick;
+//! sessions that began since the scan did count as 1.
+
+use std::time::Duration;
 
 use crate::capacity::Trust;
 use crate::decaying::{DecayingRatio, keep};
@@ -25,27 +29,29 @@ use crate::units::Timestamp;
 
 use super::entry::Entry;
 
-/// Memory of the mean gap, in gaps.
-const GAP_MEMORY: f64 = 1_000.0;
+/// Memory of the mean pause, in pauses.
+const PAUSE_MEMORY: f64 = 1_000.0;
 /// Memory of the work of an active session, in seconds.
 const WORK_MEMORY_S: f64 = 60.0;
 /// Memory of the newcomers' share of the work, in seconds: longer than most sessions.
 const SHARE_MEMORY_S: f64 = 300.0;
-/// Gaps before which nothing is known.
-const LEAST_GAPS: f64 = 10.0;
-/// Over the least weight of what is to be checked: enough to be known until the first visitors come back.
-const BARELY: f64 = 1.5;
+/// Requests of idle sessions from which on something is known.
+const LEAST_RETURNS: f64 = 11.0;
+/// Weight of what is to be checked: that of fifteen pauses where a thousand were learned.
+const CHECKED_WEIGHT: f64 = 0.015;
 /// Limits of the share: a thousand requests of a visitor, or hardly more than one.
 const SHARE_RANGE: std::ops::RangeInclusive<f64> = 0.001..=0.99;
 /// Least work of an active session: a request a day.
 const LEAST_WORK_PER_S: f64 = 1e-5;
-/// Least mean gap, in seconds: a page and its parts are one visit.
-const LEAST_GAP_S: f64 = 1.0;
+/// Least pause: a page and its parts are one visit.
+pub(super) const LEAST_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Default, Debug)]
 pub(super) struct Forecast {
-    /// Seconds between requests, over requests.
-    gap: DecayingRatio,
+    /// Requests of idle sessions so far.
+    returns: f64,
+    /// Seconds of pauses, over pauses.
+    pause: DecayingRatio,
     /// Work of returning visitors over active sessions times seconds.
     work: DecayingRatio,
     /// First requests of visitors who have left again over all work.
@@ -113,9 +119,10 @@ impl ExpectedSessions {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct ForecastSample {
     pub(super) dt_s: f64,
-    /// Requests of idle sessions, and the seconds for which those had been idle.
+    /// Requests of idle sessions, those of them after a pause, and the seconds of these pauses.
     pub(super) returns: f64,
-    pub(super) gaps_s: f64,
+    pub(super) pauses: f64,
+    pub(super) pauses_s: f64,
     /// Sessions that began, and those of an earlier process.
     pub(super) begun: f64,
     pub(super) readmitted: f64,
@@ -129,37 +136,39 @@ pub(super) struct ForecastSample {
 impl Forecast {
     /// Everything that is learned; `None`: nothing is known yet.
     pub(super) fn learned(&self) -> Option<[DecayingRatio; 4]> {
-        self.is_known().then_some([self.gap, self.work, self.share, self.first])
+        self.is_known().then_some([self.pause, self.work, self.share, self.first])
     }
 
     /// To be checked, the values count for as little as a forecast needs, so that the first visitors outweigh
     /// them.
     pub(super) fn resume(&mut self, learned: [DecayingRatio; 4], trust: Trust) {
-        let is_sound = |of: &DecayingRatio| of.sum.is_finite() && of.over.is_finite() && of.over > 0.0;
-        let [gap, work, share, first] = learned;
-        if !learned.iter().all(is_sound) || gap.over < LEAST_GAPS {
+        let is_sound = |of: &DecayingRatio| of.sum.is_finite() && of.over.is_finite() && of.over >= 0.0;
+        let [pause, work, share, first] = learned;
+        if !learned.iter().all(is_sound) || [work, share, first].iter().any(|of| of.over <= 0.0) {
             return;
         }
-        (self.gap, self.work, self.share, self.first) = (gap, work, share, first);
+        self.returns = LEAST_RETURNS;
+        (self.pause, self.work, self.share, self.first) = (pause, work, share, first);
         if trust == Trust::Checked {
-            let kept = (LEAST_GAPS * BARELY / gap.over).min(1.0);
-            for learned in [&mut self.gap, &mut self.work, &mut self.share, &mut self.first] {
-                learned.decay(kept);
+            for learned in [&mut self.pause, &mut self.work, &mut self.share, &mut self.first] {
+                learned.decay(CHECKED_WEIGHT);
             }
         }
     }
 
     fn is_known(&self) -> bool {
-        self.gap.over >= LEAST_GAPS
+        self.returns >= LEAST_RETURNS
     }
 
-    /// The mean gap, in seconds.
-    pub(super) fn gap_s(&self) -> f64 {
-        self.gap.get().unwrap_or(LEAST_GAP_S).max(LEAST_GAP_S)
+    /// The mean pause, in seconds.
+    pub(super) fn pause_s(&self) -> f64 {
+        self.pause.get().unwrap_or(LEAST_PAUSE.as_secs_f64())
     }
 
     pub(super) fn tick(&mut self, seen: &ForecastSample) {
-        self.gap.decay_and_add(GAP_MEMORY / (GAP_MEMORY + seen.returns), seen.gaps_s, seen.returns);
+        self.returns += seen.returns;
+        let kept = PAUSE_MEMORY / (PAUSE_MEMORY + seen.pauses);
+        self.pause.decay_and_add(kept, seen.pauses_s, seen.pauses);
         self.work.decay_and_add(keep(seen.dt_s, WORK_MEMORY_S), seen.work, seen.active * seen.dt_s);
         let kept = keep(seen.dt_s, SHARE_MEMORY_S);
         self.first.decay_and_add(kept, seen.first_work, seen.begun);
@@ -177,8 +186,8 @@ impl Forecast {
 }
 
 /// How much a session counts.
-pub(super) fn activity(entry: &Entry, gap_s: f64, now: Timestamp) -> f64 {
-    (-entry.idle(now).as_secs_f64() / gap_s).exp()
+pub(super) fn activity(entry: &Entry, pause_s: f64, now: Timestamp) -> f64 {
+    (-entry.idle(now).as_secs_f64() / pause_s).exp()
 }
 
 #[cfg(test)]
@@ -192,7 +201,8 @@ mod tests {
         ForecastSample {
             dt_s: 0.1,
             returns,
-            gaps_s: 3.0 * returns,
+            pauses: returns,
+            pauses_s: 3.0 * returns,
             begun,
             readmitted: 0.0,
             first_work: begun,
@@ -225,11 +235,27 @@ mod tests {
         assert!((before.newcomers_share - 0.25).abs() < 1e-6, "{before:?}");
         assert!((before.life_s() - 10.0).abs() < 1e-6, "a hundred sessions, ten leave a second");
         // Two hundred more come in a tick, and none of them has returned.
-        forecast.tick(&ForecastSample { returns: 0.0, gaps_s: 0.0, work: 3.0, ..sample(300.0, 201.0) });
+        let nobody = ForecastSample { returns: 0.0, pauses: 0.0, pauses_s: 0.0, ..sample(300.0, 201.0) };
+        forecast.tick(&ForecastSample { work: 3.0, ..nobody });
         let after = forecast.expected.expect("known");
         assert!((85.0..90.5).contains(&after.per_s), "{after:?}");
         assert!((after.newcomers_share - 0.25).abs() < 0.001, "a crowd shows nothing yet: {after:?}");
-        assert!((forecast.gap_s() - 3.0).abs() < 1e-6);
+        assert!((forecast.pause_s() - 3.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn parts_of_pages_are_known_to_return_and_are_no_pauses() {
+        let mut forecast = Forecast { active: 100.0, ..Forecast::default() };
+        (0..20).for_each(|_| {
+            forecast.tick(&ForecastSample { pauses: 0.0, pauses_s: 0.0, ..sample(100.0, 1.0) })
+        });
+        assert!(forecast.expected.is_some() && forecast.pause_s() == 1.0, "{forecast:?}");
+        let learned = forecast.learned().expect("known");
+        let mut resumed = Forecast::default();
+        resumed.resume(learned, Trust::Trusted);
+        assert_eq!(resumed.learned(), Some(learned));
+        forecast.tick(&ForecastSample { returns: 3.0, pauses: 1.0, pauses_s: 4.0, ..sample(100.0, 1.0) });
+        assert_eq!(forecast.pause_s(), 4.0);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::entries::{Entries, More};
 use super::entry::{Entry, Lifetimes, SessionId, SessionRequest, SharedLifetimes};
+use super::forecast::LEAST_PAUSE;
 use super::slot_pool::{PoolId, SlotPools};
 use super::types::{Ender, Endings, SessionConfig, SessionKey, SessionStatus};
 use crate::policies::TierId;
@@ -41,9 +42,10 @@ pub(super) struct Sums {
     /// Work of all requests of sessions, in hundredths, and of the first ones alone.
     pub(super) work: u64,
     pub(super) first_work: u64,
-    /// Requests of idle sessions, and how long those had been idle.
+    /// Requests of idle sessions, those after a pause ([`LEAST_PAUSE`]), and how long these pauses were.
     pub(super) returns: u64,
-    pub(super) idle_ms: u64,
+    pub(super) pauses: u64,
+    pub(super) pauses_ms: u64,
     pub(super) endings: Endings,
     /// Sessions that ended other than by [`EndCause::Void`], how long they held a slot, and their work.
     pub(super) whole: u64,
@@ -76,7 +78,8 @@ impl Sums {
         self.work += other.work;
         self.first_work += other.first_work;
         self.returns += other.returns;
-        self.idle_ms += other.idle_ms;
+        self.pauses += other.pauses;
+        self.pauses_ms += other.pauses_ms;
         self.endings.add(&other.endings);
         self.whole += other.whole;
         self.held_ms += other.held_ms;
@@ -306,7 +309,10 @@ impl Locked<'_> {
         sums.work += cost.hundredths();
         if let Some(idle) = idle {
             sums.returns += 1;
-            sums.idle_ms += idle.as_millis() as u64;
+            if idle >= LEAST_PAUSE {
+                sums.pauses += 1;
+                sums.pauses_ms += idle.as_millis() as u64;
+            }
         }
         Ok(request)
     }

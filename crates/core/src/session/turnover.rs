@@ -128,8 +128,8 @@ struct Sum {
 }
 
 impl Scan {
-    /// `gap_s`: mean time between two requests of a session. `begun`: sessions begun so far.
-    pub(super) fn tick(&mut self, table: &Table, gap_s: f64, begun: u64, now: Timestamp) -> OpenSessions {
+    /// `pause_s`: mean pause of a session. `begun`: sessions begun so far.
+    pub(super) fn tick(&mut self, table: &Table, pause_s: f64, begun: u64, now: Timestamp) -> OpenSessions {
         let lives = table.lifetimes.get();
         if (self.shard, self.entry) == (0, 0) {
             self.so_far.begun = begun;
@@ -138,7 +138,7 @@ impl Scan {
         while left > 0 && self.shard < SHARDS {
             let mut shard = table.lock_number(self.shard, now);
             let entries = shard.stretch(self.entry, A_LOCK).unwrap_or_default();
-            entries.iter().for_each(|entry| self.so_far.add(entry, &lives, gap_s, now));
+            entries.iter().for_each(|entry| self.so_far.add(entry, &lives, pause_s, now));
             left = left.saturating_sub(entries.len().max(1));
             self.entry += entries.len();
             if entries.len() < A_LOCK {
@@ -159,13 +159,13 @@ impl Scan {
 }
 
 impl Sum {
-    fn add(&mut self, entry: &Entry, lives: &Lifetimes, gap_s: f64, now: Timestamp) {
+    fn add(&mut self, entry: &Entry, lives: &Lifetimes, pause_s: f64, now: Timestamp) {
         if entry.is_open() {
             let end = entry.due(lives, now);
             self.first_end = Some(self.first_end.map_or(end, |first| first.min(end)));
             self.open += 1;
             self.age_s += now.since(entry.begun()).as_secs_f64();
-            self.active += activity(entry, gap_s, now);
+            self.active += activity(entry, pause_s, now);
         }
     }
 }

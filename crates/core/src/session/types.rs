@@ -203,8 +203,8 @@ pub struct SessionPage {
 /// What was learned of sessions, to begin from after a restart. Pairs are sums and what they are over.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LearnedSessions {
-    /// Seconds between requests, and requests.
-    pub gap: (f64, f64),
+    /// Seconds of pauses, and pauses.
+    pub pause: (f64, f64),
     /// Work of returning visitors, and active sessions times seconds.
     pub work: (f64, f64),
     /// Work of first requests of those who have left again, and all work.

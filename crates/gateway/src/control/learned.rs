@@ -4,7 +4,7 @@
 //! {"version": 1,
 //!  "capacity": {"at_ms", "origin", "estimator", "rate", "knee": {...}, "costs": {class: ratio}},
 //!  "pushed":   {"at_ms", "rate", "configured", "until_ms"},
-//!  "sessions": {"at_ms", "gap": [seconds, requests], "work": [work, seconds], "share": [work, work],
+//!  "sessions": {"at_ms", "pause": [seconds, pauses], "work": [work, seconds], "share": [work, work],
 //!               "first": [work, sessions], "correction", "length": [seconds, sessions]},
 //!  "tuned":    {key: {"at_ms", "value", "file", "who", "why"}},
 //!  "throttles": [{"id", "type", "action", "since_ms", "until_ms", "by", "why"}],
@@ -84,7 +84,8 @@ pub(crate) struct Pushed {
 #[serde(default)]
 pub(crate) struct SavedSessions {
     at_ms: u64,
-    gap: (f64, f64),
+    #[serde(alias = "gap")]
+    pause: (f64, f64),
     work: (f64, f64),
     share: (f64, f64),
     first: (f64, f64),
@@ -185,8 +186,8 @@ impl SavedCapacity {
 
 impl SavedSessions {
     pub(crate) fn new(learned: &LearnedSessions, now: Timestamp) -> Self {
-        let LearnedSessions { gap, work, share, first, correction, length } = *learned;
-        Self { at_ms: now.as_millis(), gap, work, share, first, correction, length }
+        let LearnedSessions { pause, work, share, first, correction, length } = *learned;
+        Self { at_ms: now.as_millis(), pause, work, share, first, correction, length }
     }
 
     pub(crate) fn trust(&self, now: Timestamp) -> Trust {
@@ -194,8 +195,8 @@ impl SavedSessions {
     }
 
     pub(crate) fn learned(&self) -> LearnedSessions {
-        let Self { gap, work, share, first, correction, length, .. } = *self;
-        LearnedSessions { gap, work, share, first, correction, length }
+        let Self { pause, work, share, first, correction, length, .. } = *self;
+        LearnedSessions { pause, work, share, first, correction, length }
     }
 }
 

@@ -141,6 +141,17 @@ fn requests_of_sessions_hardly_wait_at_the_gate_of_a_service_with_many_workers()
     assert!(of("sessions_p99_while_waiting_ms") < 80.0, "{:?}", outcome.summary);
 }
 
+/// An origin that takes one request at a time, and a visit of 24 requests of which 22 are parts of two pages.
+/// Who reads the first page is no visitor who has left: else the first to wait were told half of their waits.
+#[test]
+fn waits_are_honest_where_pages_have_many_parts() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/pages.toml");
+    let scenario = Scenario::load_with(&file, &[]).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let report = sweep(&scenario, 26..=26, 1, true).expect("a scenario that can be played");
+    let broken = report.broken().next().map(|(_, run)| run.violations[0].to_string());
+    assert_eq!(broken, None);
+}
+
 /// Newcomers go one by one: the parts of the pages of several do not queue behind each other.
 #[test]
 fn the_parts_of_newcomers_pages_do_not_come_all_at_once() {
