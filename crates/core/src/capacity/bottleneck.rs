@@ -489,9 +489,7 @@ impl Estimator for Bottleneck {
                 && self.before.is_some()
                 && now.since(self.held_since).as_secs_f64() < plan::HOLD_SECONDS;
             if self.round.work.count >= need && !holds {
-                self.next_round(false, now);
-            } else if self.purpose == Purpose::Ramp && self.takes_long(load, now) {
-                self.next_round(true, now);
+                self.next_round(now);
             } else if self.purpose == Purpose::Ramp && self.are_overdue(load, now) {
                 self.step_back(now);
             }

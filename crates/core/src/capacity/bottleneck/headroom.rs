@@ -9,9 +9,8 @@
 //!
 //! Without contention that is the 1 − λ quantile of the knee: far above the likeliest knee after a few noisy
 //! samples, near it after many even ones. p is the likelihood of the bins divided by the dispersion, with B
-//! at its likeliest and a prior for no contention. The number in flight is whole: a level between two whole
-//! numbers is worth what they are in turns. Where a single worker contends, two requests in one round of five
-//! cost more than 1.2 at once would.
+//! at its likeliest and a prior for no contention. The number in flight is whole, so the knee is not resolved
+//! finer than half a request.
 //!
 //! Rejected: a constant plus a multiple of the dispersion (too much under contention once much is known, and
 //! too little response time saved elsewhere); the knee's posterior mean (its upper tail is long).
@@ -28,6 +27,8 @@ const KNEES: i32 = 20;
 const KNEE_STEP: f64 = 0.03;
 const LEVELS: std::ops::RangeInclusive<i32> = -15..=25;
 const LEVEL_STEP: f64 = 0.02;
+/// Least uncertainty of a knee: the standard deviation of a uniform distribution over one request.
+const WHOLE: f64 = 0.29;
 
 #[derive(Clone, Copy, Default)]
 struct Candidate {
@@ -60,24 +61,21 @@ pub(super) fn best_level(points: &[Point], dispersion: f64, hinge: &Hinge) -> f6
     }
     let all = &mut all[..used];
     all.iter_mut().for_each(|it| it.weight = (smallest - it.weight).exp());
+    let whole = WHOLE / knee;
     let mut best = (f64::NEG_INFINITY, 1.0);
     for step in LEVELS {
         let over = (LEVEL_STEP * f64::from(step)).exp();
         let level = knee * over;
-        let worth: f64 = all.iter().map(|it| it.weight * worth_in_turns(level, it.knee, it.contention)).sum();
+        let worth_at = |knee: f64, it: &Candidate| it.weight * worth(level / knee, it.contention);
+        let worth: f64 = all
+            .iter()
+            .map(|it| worth_at(it.knee * (1.0 + whole), it) + worth_at(it.knee * (1.0 - whole).max(0.1), it))
+            .sum();
         if worth > best.0 {
             best = (worth, over);
         }
     }
     best.1
-}
-
-/// Value of the whole numbers next to `level`, each in force in so many rounds that `level` is their mean.
-fn worth_in_turns(level: f64, knee: f64, contention: f64) -> f64 {
-    let below = level.floor().max(1.0);
-    let part = (level - below).max(0.0);
-    let at = |level: f64| worth(level / knee, contention);
-    (1.0 - part) * at(below) + part * at(below + 1.0)
 }
 
 /// Value of `r` knees in flight: the share of throughput, less the price of waiting.
@@ -114,14 +112,6 @@ mod tests {
     fn contention_allows_less_headroom() {
         let (none, some) = (level(0.0, 100.0, 1.0), level(1.0, 100.0, 1.0));
         assert!(some < none, "{some} {none}");
-    }
-
-    #[test]
-    fn a_single_worker_that_contends_gets_one_request_at_a_time() {
-        let at = |n: f64| Point { n, count: 50.0, y: 0.1 * slowdown(n, 0.3) };
-        let hinge = Hinge { base_s: 0.1, knee: 1.1, contention: 0.3, gain: 9.0, at_edge: false };
-        let level = hinge.knee * best_level(&[1.0, 2.0, 4.0].map(at), 0.2, &hinge);
-        assert!(level <= 1.0, "{level}");
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Work {
         self.time_s *= factor;
     }
 
-    pub fn rate(&self) -> f64 {
+    fn rate(&self) -> f64 {
         self.units / self.time_s
     }
 }
@@ -215,13 +215,9 @@ impl Round {
         self.ended_units / (self.until.since(self.began).as_secs_f64() - self.idle_s).max(0.0)
     }
 
-    /// Seconds that the requests of the round which have not ended have been open, in all.
-    pub fn open_s(&self) -> f64 {
-        (self.exposure_s - self.response_s).max(0.0)
-    }
-
     /// Seconds that open requests add to the response times of those that ended.
     pub fn censored_s(&self) -> f64 {
-        self.open_s().min(self.response_s) * self.variation().unwrap_or(0.0).min(1.0)
+        let open = (self.exposure_s - self.response_s).clamp(0.0, self.response_s);
+        open * self.variation().unwrap_or(0.0).min(1.0)
     }
 }

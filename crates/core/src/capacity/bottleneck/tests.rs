@@ -400,28 +400,6 @@ fn a_ramp_steps_back_where_requests_do_not_come_back() {
     assert_eq!(limit(&mut estimator, &mut load, 60_000), 1, "not below one");
 }
 
-/// With contention among few workers: requests do come back, but so slowly that a round takes for ever.
-#[test]
-fn a_round_of_a_ramp_that_takes_long_is_cut() {
-    let ms = Timestamp::from_millis;
-    let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-    let limit = |estimator: &mut Bottleneck, in_flight: u32, at: u64| {
-        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight, age: Duration::ZERO };
-        estimator.tick(&load, ms(at)).max_in_flight
-    };
-    assert_eq!(limit(&mut estimator, 1, 10_000), Some(1));
-    for i in 1..=2 {
-        estimator.observe(&sample(ms(10_000 + i * 100), Duration::from_millis(100), 1));
-    }
-    assert_eq!(limit(&mut estimator, 1, 10_200), Some(4));
-    for i in 1..=3 {
-        estimator.observe(&sample(ms(10_200 + i * 250), Duration::from_millis(i * 250), 4));
-        assert_eq!(limit(&mut estimator, 4, 10_200 + i * 250), Some(4), "no silence of three responses");
-    }
-    assert_eq!(limit(&mut estimator, 4, 11_000), Some(4), "three responses and half a second");
-    assert_eq!(limit(&mut estimator, 4, 11_100), Some(2));
-}
-
 #[test]
 fn what_another_process_has_not_reported_yet_is_not_overdue() {
     let ms = Timestamp::from_millis;
