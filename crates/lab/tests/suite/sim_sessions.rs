@@ -141,8 +141,9 @@ fn requests_of_sessions_hardly_wait_at_the_gate_of_a_service_with_many_workers()
     assert!(of("sessions_p99_while_waiting_ms") < 80.0, "{:?}", outcome.summary);
 }
 
-/// An origin that takes one request at a time, and a visit of 24 requests of which 22 are parts of two pages.
-/// Who reads the first page is no visitor who has left: else the first to wait were told half of their waits.
+/// The origin takes one request at a time, and a visit has 24 requests, of which 22 are parts of two pages.
+/// When visitors who read the first page were counted as gone, the first to wait were told half of their
+/// waits.
 #[test]
 fn waits_are_honest_where_pages_have_many_parts() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/pages.toml");
