@@ -99,8 +99,34 @@ fn tables(played: &Played, verdicts: &[Verdict], seeds: &str) -> Vec<Table> {
             head: with("scenario", ""),
             rows: rows(belief_cell),
         },
+        summary(played, &laws),
         truths(played),
     ]
+}
+
+/// What a mean hides, law by law.
+fn summary(played: &Played, laws: &[&str]) -> Table {
+    let told = overall(&played.standings);
+    let row = |law: &&str| {
+        let of = |figure: &str| {
+            let name = format!("{law}.all.{figure}");
+            told.iter().find(|told| told.name == name).and_then(|told| told.value)
+        };
+        let three = |figure: &str| {
+            let all = ["", "_p10", "_worst"].map(|which| decimals(of(&format!("{figure}{which}")), 3));
+            all.join(" / ")
+        };
+        let ratios = ["mean_rt_ratio", "mean_rt_ratio_worst"].map(|figure| decimals(of(figure), 2));
+        vec![(*law).to_owned(), three("goodput_share"), three("of_fixed"), ratios.join(" / ")]
+    };
+    Table {
+        title: "Over all scenarios".into(),
+        note: "Goodput as a share of the oracle's, and over that of the fixed limit and rate found offline, on the same \
+               seeds: mean, worst tenth, worst. Response time over unloaded: mean, worst."
+            .into(),
+        head: ["estimator", "goodput", "over fixed", "response"].map(str::to_owned).to_vec(),
+        rows: laws.iter().map(row).collect(),
+    }
 }
 
 fn means(played: &Played, laws: &[&str], verdicts: &[Verdict]) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::figures::{Figures, Known, figures};
 use super::stretch::stretches;
-use super::summary::{OURS, Standing};
+use super::summary::{FIXED, OURS, Standing};
 use super::truth::{Effort, truth};
 use super::{Setting, Tournament};
 use crate::experiment::ScenarioText;
@@ -87,11 +87,15 @@ fn scenario(
         return Err("expected a deadline: there is none".into());
     }
     let entrants: Vec<Scenario> =
-        tournament.estimators.iter().map(|name| with_estimator(&scenario, name)).collect();
+        tournament.estimators.iter().map(|name| with_estimator(&scenario, name, &known)).collect();
     let jobs: Vec<(usize, u64)> =
         (0..entrants.len()).flat_map(|entrant| seeds.clone().map(move |seed| (entrant, seed))).collect();
-    let results = spread(&jobs, *threads, stop, |(entrant, seed)| run(&entrants[*entrant], *seed, &known));
+    let mut results =
+        spread(&jobs, *threads, stop, |(entrant, seed)| run(&entrants[*entrant], *seed, &known));
     let per_law = jobs.len() / entrants.len().max(1);
+    if let Some(fixed) = tournament.estimators.iter().position(|name| name == FIXED) {
+        compare(&mut results, per_law, fixed);
+    }
     let mut beliefs = Vec::new();
     for (name, results) in tournament.estimators.iter().zip(results.chunks(per_law.max(1))) {
         for ((_, seed), why) in jobs.iter().zip(results).filter_map(|(job, r)| Some((job, r.as_ref().err()?)))
@@ -108,12 +112,33 @@ fn scenario(
     Ok(())
 }
 
-fn with_estimator(scenario: &Scenario, name: &str) -> Scenario {
+/// The scenario with this estimator; [`FIXED`] gets the truth: the greatest of all stretches, since one limit
+/// and one rate are in force in all of them.
+fn with_estimator(scenario: &Scenario, name: &str, known: &[Known]) -> Scenario {
     let mut scenario = scenario.clone();
     if let Some(gate) = &mut scenario.gate {
-        gate.settings.capacity.estimator = name.into();
+        let settings = &mut gate.settings;
+        settings.capacity.estimator = name.into();
+        if name == FIXED {
+            settings.capacity.rate = known.iter().map(|(_, truth)| truth.capacity).fold(0.0, f64::max);
+            settings.origin.max_in_flight =
+                known.iter().map(|(_, truth)| truth.limit as usize).max().unwrap_or(0);
+        }
     }
     scenario
+}
+
+/// Adds what each run served over what the one of number `fixed` served on the same seed. Chance, such as
+/// that of pauses and stolen CPU, is the same in both.
+fn compare(results: &mut [Result<Ran, String>], per_law: usize, fixed: usize) {
+    let share = |result: &Result<Ran, String>| result.as_ref().ok()?.0.get("goodput_share").copied();
+    let of_fixed: Vec<Option<f64>> = results.iter().skip(fixed * per_law).take(per_law).map(share).collect();
+    for (at, result) in results.iter_mut().enumerate() {
+        let of = share(result).zip(of_fixed[at % per_law]).map(|(ours, most)| ours / most);
+        if let (Ok((figures, _)), Some(of)) = (result, of.filter(|of| of.is_finite())) {
+            figures.insert("of_fixed", of);
+        }
+    }
 }
 
 fn run(scenario: &Scenario, seed: u64, known: &[Known]) -> Result<Ran, String> {

@@ -7,6 +7,8 @@ use crate::stats::percentile;
 
 /// The law whose rule is checked: this project's own, and its default.
 pub const OURS: &str = "bottleneck";
+/// The fixed limit and rate found offline. It shows what foresight gets, and is no law that could be first.
+pub const FIXED: &str = "fixed";
 /// How far behind the first it may be, as a part of the first one's goodput share.
 pub const NEAR_FIRST: f64 = 0.02;
 /// Figures that are also given at their 90th percentile over the seeds.
@@ -119,6 +121,7 @@ pub fn overall(standings: &[Standing]) -> Vec<NamedFigure> {
             told.push(NamedFigure { name: format!("{estimator}.all.{figure}"), unit, value });
         };
         let (mut shares, mut ratios) = (values("goodput_share"), values("mean_rt_ratio"));
+        let mut of_fixed = values("of_fixed");
         let mean =
             |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
         tell("goodput_share", "1", mean(&shares));
@@ -126,6 +129,9 @@ pub fn overall(standings: &[Standing]) -> Vec<NamedFigure> {
         tell("goodput_share_p10", "1", percentile(&mut shares, 0.1));
         tell("goodput_share_worst", "1", percentile(&mut shares, 0.0));
         tell("mean_rt_ratio_worst", "1", percentile(&mut ratios, 1.0));
+        tell("of_fixed", "1", mean(&of_fixed));
+        tell("of_fixed_p10", "1", percentile(&mut of_fixed, 0.1));
+        tell("of_fixed_worst", "1", percentile(&mut of_fixed, 0.0));
         let settle = values("settle_s");
         let settled = settle.iter().filter(|s| s.is_finite()).count() as f64 / settle.len() as f64;
         tell("settled_pct", "%", (!settle.is_empty()).then_some(settled * 100.0));
@@ -185,7 +191,7 @@ pub fn verdicts(standings: &[Standing]) -> Vec<Verdict> {
 
 fn verdict(scenario: &str, all: &[&Standing]) -> Verdict {
     let share = |standing: &Standing| standing.figure("goodput_share");
-    let prompt = all.iter().filter(|standing| standing.is_prompt());
+    let prompt = all.iter().filter(|standing| standing.is_prompt() && standing.estimator != FIXED);
     let first = prompt
         .filter_map(|standing| Some((standing.estimator.clone(), share(standing)?)))
         .max_by(|a, b| a.1.total_cmp(&b.1));

@@ -178,6 +178,7 @@ fn the_winner_keeps_the_response_time() {
         standing("vegas", "one", 1.00, 2.8),
         standing("aimd", "one", 0.97, 1.2),
         standing("bottleneck", "one", 0.96, 1.1),
+        standing("fixed", "one", 1.1, 1.0),
         standing("vegas", "two", 0.99, 1.4),
         standing("bottleneck", "two", 0.96, 1.1),
         standing("vegas", "three", 0.5, 1.0),
@@ -235,7 +236,7 @@ figure = "none"
 about = "A test"
 ways = ["sim"]
 [experiment.tournament]
-estimators = ["bottleneck", "power-ratio"]
+estimators = ["bottleneck", "power-ratio", "fixed"]
 seeds = "11..12"
 tune_seeds = "1..10"
 truth_requests = 1000
@@ -270,11 +271,11 @@ fn scenario(name: &str) -> Scenario {
 #[test]
 fn a_file_names_estimators_seeds_and_scenarios() {
     let (tournament, _) = parse(FILE).expect("an experiment");
-    assert_eq!(tournament.estimators, ["bottleneck", "power-ratio"]);
+    assert_eq!(tournament.estimators, ["bottleneck", "power-ratio", "fixed"]);
     assert_eq!((tournament.seeds, tournament.all_seeds), (11..=12, 11..=12));
     let names: Vec<&str> = tournament.scenarios.iter().map(|setting| setting.name.as_str()).collect();
     assert_eq!(names, ["steady", "low", "falls"], "in the order of the file");
-    let everyone = FILE.replace("estimators = [\"bottleneck\", \"power-ratio\"]\n", "");
+    let everyone = FILE.replace("estimators = [\"bottleneck\", \"power-ratio\", \"fixed\"]\n", "");
     let (tournament, _) = parse(&everyone).expect("an experiment");
     assert!(tournament.estimators.len() >= 2 && !tournament.estimators.contains(&"fixed".to_owned()));
     for (from, to, expected) in [
@@ -363,13 +364,20 @@ fn a_small_tournament_is_the_same_on_any_number_of_threads() {
     assert_eq!(one.standings, three.standings);
     assert_eq!(one.truths, three.truths);
     assert_eq!(one.plots, three.plots);
-    assert_eq!((one.standings.len(), one.plots.len()), (6, 3));
+    assert_eq!((one.standings.len(), one.plots.len()), (9, 3));
     for standing in &one.standings {
         let share = standing.figure("goodput_share").expect("a share");
         assert!((0.0..1.2).contains(&share), "{standing:?}");
     }
+    let of_fixed = |law: &str, scenario: &str| {
+        let standing = one.standings.iter().find(|it| it.estimator == law && it.scenario == scenario);
+        standing.and_then(|it| it.figure("of_fixed")).expect("a ratio")
+    };
+    // Two seeds: the median is the first of the two ratios in order.
+    assert_eq!(of_fixed("fixed", "steady"), 1.0);
+    assert!((0.5..1.0).contains(&of_fixed("bottleneck", "steady")), "it has to find the capacity first");
     let (_, plot) = &one.plots[0];
     let names: Vec<&str> = plot.lines.iter().map(|line| line.name.as_str()).collect();
-    assert_eq!(names, ["bottleneck", "power-ratio", "truth"]);
+    assert_eq!(names, ["bottleneck", "power-ratio", "fixed", "truth"]);
     assert!(plot.lines.iter().all(|line| !line.points.is_empty()));
 }
