@@ -472,11 +472,10 @@ impl Estimator for Bottleneck {
         self.occupancy.pass(load.in_flight, self.limit, elapsed_s);
         self.completions.tick(now);
         self.round.pass(now);
+        self.round.tick(load, elapsed_s, now);
         self.initial.tick(load, self.limit, elapsed_s);
         if load.backlog() {
             self.long_lived.tick(elapsed_s);
-        } else {
-            self.round.idle_s += elapsed_s;
         }
         self.ticks.close();
         self.known_rate = self.meter.rate().or(self.known_rate);
@@ -489,7 +488,9 @@ impl Estimator for Bottleneck {
                 && self.before.is_some()
                 && now.since(self.held_since).as_secs_f64() < plan::HOLD_SECONDS;
             if self.round.work.count >= need && !holds {
-                self.next_round(now);
+                self.next_round(false, now);
+            } else if self.purpose == Purpose::Ramp && self.takes_long() {
+                self.next_round(true, now);
             } else if self.purpose == Purpose::Ramp && self.are_overdue(load, now) {
                 self.step_back(now);
             }

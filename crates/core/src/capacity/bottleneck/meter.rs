@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 
+use super::occupancy::FULL;
+use crate::capacity::GateLoad;
 use crate::units::Timestamp;
 
 /// Most blocks kept; beyond, the smallest neighbours among the oldest are merged.
@@ -45,7 +47,7 @@ impl Work {
         self.time_s *= factor;
     }
 
-    fn rate(&self) -> f64 {
+    pub fn rate(&self) -> f64 {
         self.units / self.time_s
     }
 }
@@ -188,6 +190,8 @@ pub(super) struct Round {
     pub last_end: Timestamp,
     /// Time without a backlog, in which completions measure the load.
     pub idle_s: f64,
+    /// Time in which the slots were taken, as far as is known.
+    pub full_s: f64,
 }
 
 impl Round {
@@ -203,6 +207,21 @@ impl Round {
         self.exposure_s += passed * (self.limit - self.old).max(0.0);
     }
 
+    /// The gate at the end of a tick. Slots that are free though visitors wait, as those that wait for a
+    /// session slot do, hold no open requests.
+    pub fn tick(&mut self, load: &GateLoad, dt_s: f64, now: Timestamp) {
+        let in_flight = f64::from(load.in_flight);
+        if !load.backlog() {
+            self.idle_s += dt_s;
+        } else if now.saturating_sub(load.age) <= self.began {
+            // Another process has not reported this round yet.
+        } else if in_flight >= FULL * self.limit {
+            self.full_s += dt_s;
+        } else {
+            self.exposure_s -= dt_s * (self.limit - in_flight.max(self.old));
+        }
+    }
+
     /// Squared coefficient of variation of the response times.
     pub fn variation(&self) -> Option<f64> {
         let n = self.work.count;
@@ -215,9 +234,13 @@ impl Round {
         self.ended_units / (self.until.since(self.began).as_secs_f64() - self.idle_s).max(0.0)
     }
 
+    /// Seconds that the requests of the round which have not ended have been open, in all.
+    pub fn open_s(&self) -> f64 {
+        (self.exposure_s - self.response_s).max(0.0)
+    }
+
     /// Seconds that open requests add to the response times of those that ended.
     pub fn censored_s(&self) -> f64 {
-        let open = (self.exposure_s - self.response_s).clamp(0.0, self.response_s);
-        open * self.variation().unwrap_or(0.0).min(1.0)
+        self.open_s().min(self.response_s) * self.variation().unwrap_or(0.0).min(1.0)
     }
 }

@@ -145,8 +145,9 @@ impl Bottleneck {
         self.dispersion.cut();
     }
 
-    /// The round is over: fits, and goes to the next level of the plan.
-    pub(super) fn next_round(&mut self, now: Timestamp) {
+    /// The round is over: fits, and goes to the next level of the plan. `is_cut`: it took too long, and fewer
+    /// have ended than it needs.
+    pub(super) fn next_round(&mut self, is_cut: bool, now: Timestamp) {
         self.costs.anchor();
         if self.purpose == Purpose::Ramp
             && let Some(squared) = self.round.variation()
@@ -161,7 +162,11 @@ impl Bottleneck {
         }
         let phi = self.dispersion.get();
         // Within a cruise the open requests of one round are samples of the next, so that the bins miss none.
-        let mut open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
+        let mut open_s = match (is_cut, self.round.is_first) {
+            (true, _) => self.round.open_s(),
+            (false, true) => self.round.censored_s(),
+            (false, false) => 0.0,
+        };
         if self.kept.is_some() {
             self.scale_kept((self.round.response_s + open_s) / self.round.work.units);
             // The scaled samples include it.
@@ -170,7 +175,7 @@ impl Bottleneck {
         let fitted = self.fit(open_s, phi);
         self.test_saturation(phi);
         if self.purpose == Purpose::Ramp {
-            return self.ramp_on(fitted, phi, now);
+            return self.ramp_on(fitted, phi, is_cut, now);
         }
         if self.purpose == Purpose::Up {
             self.correct_headroom();
@@ -227,7 +232,7 @@ impl Bottleneck {
         self.go(purpose, level, now);
     }
 
-    fn ramp_on(&mut self, fitted: Option<Fitted>, phi: f64, now: Timestamp) {
+    fn ramp_on(&mut self, fitted: Option<Fitted>, phi: f64, is_cut: bool, now: Timestamp) {
         self.ramp_throughput = self.throughput_of_round();
         let level = self.target;
         let beyond = |nats: f64| {
@@ -235,6 +240,9 @@ impl Bottleneck {
         };
         if let Some(fitted) = beyond(FOUND_NATS) {
             return self.found(fitted, now);
+        }
+        if is_cut {
+            return self.step_back(now);
         }
         let most = f64::from(self.config.max_in_flight.max(self.config.min_in_flight).max(1));
         if level >= most {
@@ -272,6 +280,17 @@ impl Bottleneck {
         let silent_s = known.since(self.round.last_end).as_secs_f64();
         let missing = silent_s * self.round.limit.min(f64::from(load.in_flight)) / base_s;
         silent_s > plan::OVERDUE_RESPONSES * base_s && missing > plan::OVERDUE_COMPLETIONS
+    }
+
+    /// Whether a round of a ramp takes longer than its level explains, by the time in which its slots were
+    /// taken, and hardly more requests end than at the lower levels. Where far more end, the round waits for
+    /// requests and not for the origin: they come in bursts.
+    pub(super) fn takes_long(&self) -> bool {
+        let Some(base_s) = self.curve.mean_below(self.round.limit) else { return false };
+        let below = self.curve.work_between(0.0, self.round.limit - 1.0);
+        let full_s = self.round.full_s;
+        full_s > plan::LONG_S + plan::LONG_RESPONSES * base_s * self.mix.units_per_request()
+            && self.round.ended_units < plan::LONG_SERVED * below.rate() * full_s
     }
 
     /// Goes back a level. Nothing is concluded: what is overdue ends, and is fitted like all others.

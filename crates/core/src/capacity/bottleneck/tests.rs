@@ -400,6 +400,46 @@ fn a_ramp_steps_back_where_requests_do_not_come_back() {
     assert_eq!(limit(&mut estimator, &mut load, 60_000), 1, "not below one");
 }
 
+/// A ramp of four in flight after one, of which `in_flight` were there at every tick, and one ended every
+/// quarter of a second. Returns the limit after each of `ms`.
+fn slow_ramp(in_flight: u32, ms: &[u64]) -> Vec<Option<u32>> {
+    let at = |ms: u64| Timestamp::from_millis(10_000 + ms);
+    let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+    let limit = |estimator: &mut Bottleneck, in_flight: u32, ms: u64| {
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight, age: Duration::ZERO };
+        estimator.tick(&load, at(ms)).max_in_flight
+    };
+    assert_eq!(limit(&mut estimator, 1, 0), Some(1));
+    for i in 1..=2 {
+        estimator.observe(&sample(at(i * 100), Duration::from_millis(100), 1));
+    }
+    assert_eq!(limit(&mut estimator, 1, 200), Some(4));
+    let mut ended_ms = 200;
+    let mut step = |ms: &u64| {
+        while ended_ms + 250 <= *ms {
+            ended_ms += 250;
+            estimator.observe(&sample(at(ended_ms), Duration::from_millis(ended_ms - 200), in_flight));
+        }
+        limit(&mut estimator, in_flight, *ms)
+    };
+    ms.iter().map(&mut step).collect()
+}
+
+/// With contention among few workers: requests do come back, but so slowly that a round takes for ever.
+#[test]
+fn a_round_of_a_ramp_that_takes_long_is_cut() {
+    // Silence is never longer than three responses, so that alone would not step back. Three responses and
+    // half a second are not exceeded at 1,000 ms.
+    let cut = slow_ramp(4, &[450, 700, 950, 1_000, 1_100]);
+    assert_eq!(cut, [Some(4), Some(4), Some(4), Some(4), Some(2)]);
+}
+
+/// Visitors wait for a session slot, and the origin for visitors.
+#[test]
+fn a_round_that_takes_long_with_free_slots_is_not_cut() {
+    assert_eq!(slow_ramp(2, &[450, 700, 950, 1_000, 1_100, 1_500, 2_000]), [Some(4); 7]);
+}
+
 #[test]
 fn what_another_process_has_not_reported_yet_is_not_overdue() {
     let ms = Timestamp::from_millis;
