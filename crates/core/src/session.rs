@@ -441,7 +441,7 @@ impl Sessions {
         let readmitted = self.readmitted.load(Ordering::Relaxed);
         let open_sessions = scan.tick(&self.table, forecast.pause_s(), begun, now);
         let sums = self.table.sums();
-        let returned = |sums: &Sums| sums.work.saturating_sub(sums.first_work);
+        let returned = |sums: &Sums| sums.work.saturating_sub(sums.entry_work);
         let units = |now: u64, before: u64| now.saturating_sub(before) as f64 / 100.0;
         forecast.tick(&ForecastSample {
             dt_s,
@@ -450,9 +450,11 @@ impl Sessions {
             pauses_s: (sums.pauses_ms - before.pauses_ms) as f64 / 1e3,
             begun: begun.saturating_sub(*begun_before) as f64,
             readmitted: readmitted.saturating_sub(*readmitted_before) as f64,
+            entry_work: units(sums.entry_work, before.entry_work),
             first_work: units(sums.first_work, before.first_work),
             work: units(returned(&sums), returned(before)),
             active: open_sessions.active + begun.saturating_sub(open_sessions.begun) as f64,
+            remeasured: open_sessions.remeasured,
         });
         (*before, *begun_before, *readmitted_before) = (sums, begun, readmitted);
         cap.tick(&Tick {
@@ -492,19 +494,19 @@ impl Sessions {
     pub fn learned(&self) -> Option<LearnedSessions> {
         let control = lock(&self.control);
         let pair = |ratio: DecayingRatio| (ratio.sum, ratio.over);
-        let [pause, work, share, first] = control.forecast.learned()?.map(pair);
+        let [pause, work, share, first, over_first] = control.forecast.learned()?.map(pair);
         let (correction, length) = control.cap.learned();
-        Some(LearnedSessions { pause, work, share, first, correction, length: pair(length) })
+        Some(LearnedSessions { pause, work, share, first, over_first, correction, length: pair(length) })
     }
 
     /// Begins from what an earlier process has learned. For a new table, before the first visitor.
     pub fn resume(&self, learned: &LearnedSessions, trust: Trust) {
-        let LearnedSessions { pause, work, share, first, correction, length } = *learned;
+        let LearnedSessions { pause, work, share, first, over_first, correction, length } = *learned;
         let control = &mut *lock(&self.control);
         let ratio = |(sum, over)| DecayingRatio { sum, over };
         let is_sound = [correction, length.0, length.1].iter().all(|x| x.is_finite() && *x >= 0.0);
         if trust != Trust::Forgotten && is_sound {
-            control.forecast.resume([pause, work, share, first].map(ratio), trust);
+            control.forecast.resume([pause, work, share, first, over_first].map(ratio), trust);
             control.cap.resume(correction, ratio(length), trust);
             self.publish(&control.cap);
         }

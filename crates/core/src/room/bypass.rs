@@ -29,6 +29,8 @@ pub(super) struct Bypass {
     /// Of [`Foreseen`].
     each_per_s: AtomicF64,
     newcomers_share: AtomicF64,
+    /// Work of a newcomer's entry over that of its first request, where it is foreseen; else zero.
+    entry_over_first: AtomicF64,
 }
 
 impl Bypass {
@@ -46,7 +48,12 @@ impl Bypass {
 
     /// Cost units per second of `rate` that are left to the schedule.
     pub(super) fn left_of(&self, rate: Rate) -> f64 {
-        left_of(rate.get(), self.per_s())
+        left_of(rate.get(), self.per_s()) / self.entry_over_first()
+    }
+
+    /// Work of a newcomer's entry over that of its first request.
+    pub(super) fn entry_over_first(&self) -> f64 {
+        self.entry_over_first.load().max(1.0)
     }
 
     /// Whether it is known what sessions will ask for.
@@ -65,7 +72,7 @@ impl Bypass {
             each_per_s: self.each_per_s.load(),
             newcomers_share: self.newcomers_share.load(),
         };
-        Outflow::foreseen(left_of(rate.get(), others_per_s), sessions)
+        Outflow::foreseen(left_of(rate.get(), others_per_s), sessions).over(self.entry_over_first())
     }
 }
 
@@ -93,6 +100,7 @@ impl BypassMeter {
         bypass.others_per_s.store(others + measured);
         bypass.each_per_s.store(foreseen.each_per_s);
         bypass.newcomers_share.store(foreseen.newcomers_share);
+        bypass.entry_over_first.store(foreseen.entry_over_first);
     }
 }
 
@@ -143,12 +151,29 @@ mod tests {
         assert!((bypass.outflow(capacity).time_for(99.0) - 1.0).abs() < 1e-9);
         bypass.count(Cost::ONE);
         let (per_s, each_per_s, newcomers_share) = (60.0, 0.25, 0.125);
-        meter.expected = Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0 });
+        meter.expected =
+            Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0, entry_over_first: 1.0 });
         meter.tick(&bypass, 1.0);
         assert!((60.0..61.0).contains(&bypass.per_s()), "other bypass traffic is added: {}", bypass.per_s());
         assert!((39.0..40.0).contains(&bypass.left_of(capacity)));
         let hour_s = bypass.outflow(capacity).time_for(12.5 * 3_600.0);
         assert!((3_550.0..3_650.0).contains(&hour_s), "those who are let in will come back: {hour_s}");
+    }
+
+    #[test]
+    fn of_what_is_left_first_requests_get_their_part_of_an_entry() {
+        let capacity = Rate::per_second(100.0).unwrap_or_default();
+        let with = |entry_over_first: f64| {
+            let (bypass, mut meter) = (Bypass::default(), BypassMeter::default());
+            let (per_s, each_per_s, newcomers_share) = (30.0, 0.25, 0.7);
+            meter.expected =
+                Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0, entry_over_first });
+            meter.tick(&bypass, 1.0);
+            (bypass.left_of(capacity), bypass.outflow(capacity).work_within(600.0))
+        };
+        let ((left, within), (left_with_parts, within_with_parts)) = (with(1.0), with(7.0));
+        assert_eq!((left, left_with_parts), (70.0, 10.0));
+        assert!((within / within_with_parts - 7.0).abs() < 1e-9);
     }
 
     #[test]

@@ -12,8 +12,9 @@
 //! W   =  s A t + (A - c n - s A) T (1 - exp(-t / T))     work let in by t
 //! ```
 //!
-//! Where sessions ask for more than `A` nobody is let in until enough have left:
-//! `(T / s) ln(c n / A)`. Where nothing is foreseen, `u` is what bypass traffic leaves now.
+//! A newcomer brings more than its first request: what is promised is the work of first requests, so `u` and
+//! `W` are divided by an entry's work over it. Where sessions ask for more than `A` nobody is let in until
+//! enough have left: `(T / s) ln(c n / A)`. Where nothing is foreseen, `u` is what bypass traffic leaves now.
 
 /// Iterations of Newton's method. It converges from one side; the error after four is below a hundredth.
 const STEPS: usize = 4;
@@ -54,6 +55,11 @@ impl Outflow {
         let closed_s = if over > 1.0 { settle_s / newcomers_share * over.ln() } else { 0.0 };
         let first = (available - per_s).max(0.0);
         Self { closed_s, first, lasting: newcomers_share * available, settle_s }
+    }
+
+    /// Of every `times` cost units only one is counted: a newcomer's first request, and not its entry.
+    pub(super) fn over(self, times: f64) -> Self {
+        Self { first: self.first / times, lasting: self.lasting / times, ..self }
     }
 
     /// Cost units that are let in within `wait_s` seconds.

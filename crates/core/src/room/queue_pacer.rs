@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! z  = k F                       work per second that keeps the queue as it is
-//! u  = (z - A + (Q* - Q + (z - A) T - P) / 1 s) / show-up ratio
+//! v  = (z - A) / e               of it the first requests of newcomers
+//! u  = (v + (Q* - Q + v T - P) / 1 s) / show-up ratio
 //!                                promises admitted per second, 0 <= u <= 4 max(F, outflow)
 //! P' = u * show-up ratio - P / T work in transit: admitted and not yet here
 //! F' = (D - F) / 1 s             while the origin is at its limit; else towards max(D, F, outflow)
@@ -18,6 +19,8 @@
 //! ```
 //!
 //! * `Q` work in the gate's queue, `D` work per second that left it for the origin, `A` of it bypass traffic.
+//! * `e` work of a newcomer's entry over that of its first request (`session/forecast.rs`); 1 without
+//!   sessions.
 //! * `T` 0.5 s: an admitted visitor comes within a second or so (a page asks, a connection is made).
 //! * `s`: how unevenly visitors come is seen by the queue that runs dry. Pages are answered in their turn and
 //!   come at once: half the queue is enough for them, and they wait half as long in it. Where visitors come
@@ -61,6 +64,8 @@ pub(super) struct PacingInputs {
     /// The rate to start from.
     pub(super) outflow: f64,
     pub(super) bypass: f64,
+    /// Work that a newcomer brings within seconds, over that of the request which is admitted.
+    pub(super) entry_over_first: f64,
     /// The capacity is searched for, or the origin is probed with more.
     pub(super) is_searching: bool,
     /// Work of an average visitor, in cost units.
@@ -156,7 +161,7 @@ impl QueuePacer {
 
     /// Promised work to admit per second (`u`).
     pub(super) fn pace(&mut self, inputs: &PacingInputs) -> f64 {
-        let own = (self.correction * self.flow - inputs.bypass).max(0.0);
+        let own = (self.correction * self.flow - inputs.bypass).max(0.0) / inputs.entry_over_first;
         let missing = self.queue_target(inputs) - self.queued;
         let pace = own + (missing + own * IN_TRANSIT_S - self.in_transit) / SETTLE_S;
         let most = MAX_PACE * self.flow.max(inputs.outflow);
@@ -188,6 +193,7 @@ mod tests {
     const INPUTS: PacingInputs = PacingInputs {
         outflow: 1_000.0,
         bypass: 0.0,
+        entry_over_first: 1.0,
         is_searching: false,
         mean_cost: 1.0,
         max_queued: f64::MAX,

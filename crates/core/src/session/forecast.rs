@@ -8,18 +8,26 @@
 //! n    =  sum over open sessions of exp(-idle / g)      1 for a session with a request under way
 //! g       mean pause: time from the end of a request to the next request of its session, over 1,000 that
 //!         took a second or longer
-//! c    =  work of returning visitors / time integral of n, over a minute
+//! e       work of an entry: what a visitor asks for in its first four seconds, a page and its parts
+//! c    =  later work / time integral of n, over a minute
 //! c n     work per second that open sessions will ask for
-//! s       d / (d + work of returning visitors), over five minutes: the share of the capacity that is left to
+//! s       d / (d + later work), over five minutes: the share of the capacity that is left to the entries of
 //!         newcomers in the long run
-//! d       work of first requests, less that of as many as n has grown by: of those who have left again
+//! d       work of entries, less e for each by which n has grown: of those who have left again
 //! ```
 //!
-//! A shorter time is that of the parts of a page, and says nothing of how long a visitor reads: with it in
-//! the mean, visitors who read would count as gone. The measured `c` makes up for what the exponential gets
-//! wrong: visitors who never return, and thinking times of another distribution. Without `d` a crowd that
-//! was just let in would look as if nobody came back. `n` comes from a scan of all entries, 4,096 a tick;
-//! sessions that began since the scan did count as 1.
+//! A shorter time than a second is that of the parts of a page, and says nothing of how long a visitor reads:
+//! with it in the mean, visitors who read would count as gone. The parts of the first page are no return
+//! either. They come at once and whether or not the visitor stays: counted as later work, a crowd of whom
+//! each reads one page looks as if all of them came back for ever (at a real service of pages with six parts,
+//! waits of half a minute were announced as a quarter of an hour). So a newcomer is expected with its whole
+//! entry: of the capacity that is left, the room gives first requests their part of an entry.
+//!
+//! The measured `c` makes up for what the exponential gets wrong: visitors who never return, and thinking
+//! times of another distribution. Without `d` a crowd that was just let in would look as if nobody came back.
+//! `n` comes from a scan of all entries of the table, 4,096 a tick; sessions that began since the scan did
+//! count as 1. Where `g` changes, `n` is another number for the same sessions, so what was learned by the
+//! former one is converted.
 
 use std::time::Duration;
 
@@ -41,10 +49,14 @@ const LEAST_RETURNS: f64 = 11.0;
 const CHECKED_WEIGHT: f64 = 0.015;
 /// Limits of the share: a thousand requests of a visitor, or hardly more than one.
 const SHARE_RANGE: std::ops::RangeInclusive<f64> = 0.001..=0.99;
+/// Limits of an entry's work over its first request's.
+const ENTRY_RANGE: std::ops::RangeInclusive<f64> = 1.0..=1_000.0;
 /// Least work of an active session: a request a day.
 const LEAST_WORK_PER_S: f64 = 1e-5;
 /// Least pause: a page and its parts are one visit.
 pub(super) const LEAST_PAUSE: Duration = Duration::from_secs(1);
+/// A visitor's first page and its parts are asked for within this, also where a request takes a second.
+pub(super) const ENTRY: Duration = Duration::from_secs(4);
 
 #[derive(Default, Debug)]
 pub(super) struct Forecast {
@@ -54,10 +66,12 @@ pub(super) struct Forecast {
     pause: DecayingRatio,
     /// Work of returning visitors over active sessions times seconds.
     work: DecayingRatio,
-    /// First requests of visitors who have left again over all work.
+    /// Work of entries of visitors who have left again over that and all later work.
     share: DecayingRatio,
-    /// Work of a first request, over the same time.
+    /// Work of first requests over sessions begun.
     first: DecayingRatio,
+    /// Work of entries over that of their first requests.
+    over_first: DecayingRatio,
     /// Active sessions before.
     active: f64,
     /// `None`: too little is known.
@@ -70,10 +84,11 @@ pub struct ExpectedSessions {
     /// Cost units per second of all of them (`c n`), and of each that is active (`c`).
     pub per_s: f64,
     pub each_per_s: f64,
-    /// Share of all work that newcomers' first requests are in the long run.
+    /// Share of all work that newcomers' entries are in the long run.
     pub newcomers_share: f64,
-    /// Cost units of a first request.
+    /// Cost units of a first request, and how many times that an entry is.
     pub first: f64,
+    pub entry_over_first: f64,
 }
 
 impl ExpectedSessions {
@@ -92,11 +107,12 @@ impl ExpectedSessions {
 
     /// Whether the figures are possible ones.
     pub fn is_sound(&self) -> bool {
-        let Self { per_s, each_per_s, newcomers_share, first } = *self;
+        let Self { per_s, each_per_s, newcomers_share, first, entry_over_first } = *self;
         per_s >= 0.0
             && each_per_s >= LEAST_WORK_PER_S
             && SHARE_RANGE.contains(&newcomers_share)
             && (0.0..=f64::MAX).contains(&first)
+            && ENTRY_RANGE.contains(&entry_over_first)
     }
 
     /// The sessions of two processes together.
@@ -111,6 +127,7 @@ impl ExpectedSessions {
             each_per_s: if both > 0.0 { per_s / both } else { mean(self.each_per_s, other.each_per_s) },
             newcomers_share: mean(self.newcomers_share, other.newcomers_share),
             first: mean(self.first, other.first),
+            entry_over_first: mean(self.entry_over_first, other.entry_over_first),
         }
     }
 }
@@ -126,33 +143,37 @@ pub(super) struct ForecastSample {
     /// Sessions that began, and those of an earlier process.
     pub(super) begun: f64,
     pub(super) readmitted: f64,
-    /// Work of requests that began a session, and of all others, in cost units.
+    /// Work of entries, of their first requests, and of all later requests, in cost units.
+    pub(super) entry_work: f64,
     pub(super) first_work: f64,
     pub(super) work: f64,
-    /// Active sessions (`n`).
+    /// Active sessions (`n`), and what they are over what they would be with the mean pause of before.
     pub(super) active: f64,
+    pub(super) remeasured: f64,
 }
 
 impl Forecast {
     /// Everything that is learned; `None`: nothing is known yet.
-    pub(super) fn learned(&self) -> Option<[DecayingRatio; 4]> {
-        self.is_known().then_some([self.pause, self.work, self.share, self.first])
+    pub(super) fn learned(&self) -> Option<[DecayingRatio; 5]> {
+        self.is_known().then_some([self.pause, self.work, self.share, self.first, self.over_first])
     }
 
     /// To be checked, the values count for as little as a forecast needs, so that the first visitors outweigh
     /// them.
-    pub(super) fn resume(&mut self, learned: [DecayingRatio; 4], trust: Trust) {
+    pub(super) fn resume(&mut self, learned: [DecayingRatio; 5], trust: Trust) {
         let is_sound = |of: &DecayingRatio| of.sum.is_finite() && of.over.is_finite() && of.over >= 0.0;
-        let [pause, work, share, first] = learned;
+        // An older process did not tell entries from their first requests.
+        let [pause, work, share, first, over_first] = learned;
         if !learned.iter().all(is_sound) || [work, share, first].iter().any(|of| of.over <= 0.0) {
             return;
         }
         self.returns = LEAST_RETURNS;
-        (self.pause, self.work, self.share, self.first) = (pause, work, share, first);
+        (self.pause, self.work, self.share) = (pause, work, share);
+        (self.first, self.over_first) = (first, over_first);
         if trust == Trust::Checked {
-            for learned in [&mut self.pause, &mut self.work, &mut self.share, &mut self.first] {
-                learned.decay(CHECKED_WEIGHT);
-            }
+            let all =
+                [&mut self.pause, &mut self.work, &mut self.share, &mut self.first, &mut self.over_first];
+            all.into_iter().for_each(|learned| learned.decay(CHECKED_WEIGHT));
         }
     }
 
@@ -167,20 +188,26 @@ impl Forecast {
 
     pub(super) fn tick(&mut self, seen: &ForecastSample) {
         self.returns += seen.returns;
+        self.active *= seen.remeasured;
+        self.work.over *= seen.remeasured;
         let kept = PAUSE_MEMORY / (PAUSE_MEMORY + seen.pauses);
         self.pause.decay_and_add(kept, seen.pauses_s, seen.pauses);
         self.work.decay_and_add(keep(seen.dt_s, WORK_MEMORY_S), seen.work, seen.active * seen.dt_s);
         let kept = keep(seen.dt_s, SHARE_MEMORY_S);
         self.first.decay_and_add(kept, seen.first_work, seen.begun);
+        self.over_first.decay_and_add(keep(seen.dt_s, WORK_MEMORY_S), seen.entry_work, seen.first_work);
+        let over_first = self.over_first.get().unwrap_or(1.0);
+        let entry_over_first = over_first.clamp(*ENTRY_RANGE.start(), *ENTRY_RANGE.end());
         let growth = seen.active - std::mem::replace(&mut self.active, seen.active);
-        let left = (seen.begun + seen.readmitted - growth) * self.first.get().unwrap_or(0.0);
+        let entry = self.first.get().unwrap_or(0.0) * entry_over_first;
+        let left = (seen.begun + seen.readmitted - growth) * entry;
         self.share.decay_and_add(kept, left, left + seen.work);
         let known = self.work.get().zip(self.share.get()).filter(|_| self.is_known());
         self.expected = known.map(|(work, share)| {
             let newcomers_share = share.clamp(*SHARE_RANGE.start(), *SHARE_RANGE.end());
             let each_per_s = work.max(LEAST_WORK_PER_S);
-            let first = self.first.get().unwrap_or(1.0);
-            ExpectedSessions { per_s: each_per_s * seen.active, each_per_s, newcomers_share, first }
+            let (per_s, first) = (each_per_s * seen.active, self.first.get().unwrap_or(1.0));
+            ExpectedSessions { per_s, each_per_s, newcomers_share, first, entry_over_first }
         });
     }
 }
@@ -205,9 +232,11 @@ mod tests {
             pauses_s: 3.0 * returns,
             begun,
             readmitted: 0.0,
+            entry_work: begun,
             first_work: begun,
             work: returns,
             active,
+            remeasured: 1.0,
         }
     }
 
@@ -259,6 +288,43 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_the_first_page_come_with_the_newcomer_and_are_no_return() {
+        let mut forecast = Forecast { active: 100.0, ..Forecast::default() };
+        let with_parts = ForecastSample { entry_work: 7.0, ..sample(100.0, 1.0) };
+        (0..600).for_each(|_| forecast.tick(&with_parts));
+        let steady = forecast.expected.expect("known");
+        assert!(steady.first == 1.0 && (steady.entry_over_first - 7.0).abs() < 1e-6, "{steady:?}");
+        assert!((steady.per_s - 30.0).abs() < 1e-6 && (steady.newcomers_share - 0.7).abs() < 1e-6);
+        // A crowd: its parts come at once, and nobody has left or returned yet.
+        let crowd = ForecastSample { entry_work: 1_400.0, ..sample(300.0, 200.0) };
+        forecast.tick(&ForecastSample { returns: 3.0, work: 3.0, ..crowd });
+        let after = forecast.expected.expect("known");
+        assert!((after.newcomers_share - 0.7).abs() < 0.001, "{after:?}");
+        assert!((85.0..95.0).contains(&after.per_s), "{after:?}");
+        let learned = forecast.learned().expect("known");
+        let mut resumed = Forecast::default();
+        resumed.resume(learned, Trust::Trusted);
+        assert_eq!(resumed.learned(), Some(learned));
+        let mut older = learned;
+        older[4] = DecayingRatio::default();
+        resumed.resume(older, Trust::Trusted);
+        resumed.tick(&ForecastSample { dt_s: 0.1, remeasured: 1.0, ..ForecastSample::default() });
+        assert_eq!(resumed.expected.expect("known").entry_over_first, 1.0, "an older process");
+    }
+
+    #[test]
+    fn what_sessions_ask_for_is_the_same_with_another_mean_pause() {
+        let mut forecast = steady();
+        let before = forecast.expected.expect("known");
+        let of_four_hundred = ForecastSample { active: 400.0, ..sample(100.0, 1.0) };
+        forecast.tick(&ForecastSample { remeasured: 4.0, ..of_four_hundred });
+        forecast.tick(&of_four_hundred);
+        let after = forecast.expected.expect("known");
+        assert!((after.per_s - before.per_s).abs() < 0.1, "{before:?}, {after:?}");
+        assert!((after.newcomers_share - before.newcomers_share).abs() < 0.01, "{before:?}, {after:?}");
+    }
+
+    #[test]
     fn sessions_of_an_earlier_process_are_no_newcomers() {
         let mut forecast = steady();
         forecast.tick(&ForecastSample { readmitted: 50.0, ..sample(150.0, 1.0) });
@@ -272,7 +338,7 @@ mod tests {
         let resumed = |trust| {
             let mut forecast = Forecast::default();
             forecast.resume(learned, trust);
-            forecast.tick(&ForecastSample { dt_s: 0.1, ..ForecastSample::default() });
+            forecast.tick(&ForecastSample { dt_s: 0.1, remeasured: 1.0, ..ForecastSample::default() });
             let before = forecast.expected.expect("known");
             assert!((before.newcomers_share - 0.25).abs() < 0.01, "{before:?}");
             // Visitors of another kind, who come back ten times as fast.
@@ -282,7 +348,7 @@ mod tests {
         let (trusted, checked) = (resumed(Trust::Trusted), resumed(Trust::Checked));
         assert!(trusted < 1.0 && checked > 1.5, "{trusted}, {checked}");
         let mut forecast = Forecast::default();
-        forecast.resume([DecayingRatio { sum: f64::NAN, over: 1e3 }; 4], Trust::Trusted);
+        forecast.resume([DecayingRatio { sum: f64::NAN, over: 1e3 }; 5], Trust::Trusted);
         assert_eq!(forecast.learned(), None);
     }
 }

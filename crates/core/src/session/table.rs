@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::entries::{Entries, More};
 use super::entry::{Entry, Lifetimes, SessionId, SessionRequest, SharedLifetimes};
-use super::forecast::LEAST_PAUSE;
+use super::forecast::{ENTRY, LEAST_PAUSE};
 use super::slot_pool::{PoolId, SlotPools};
 use super::types::{Ender, Endings, SessionConfig, SessionKey, SessionStatus};
 use crate::policies::TierId;
@@ -39,8 +39,9 @@ pub(super) enum EndCause {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Sums {
-    /// Work of all requests of sessions, in hundredths, and of the first ones alone.
+    /// Work of all requests of sessions, in hundredths; of their entries ([`ENTRY`]); of the first requests.
     pub(super) work: u64,
+    pub(super) entry_work: u64,
     pub(super) first_work: u64,
     /// Requests of idle sessions, those after a pause ([`LEAST_PAUSE`]), and how long these pauses were.
     pub(super) returns: u64,
@@ -66,6 +67,7 @@ impl Sums {
         } += 1;
         if cause == EndCause::Void {
             self.work = self.work.saturating_sub(entry.work());
+            self.entry_work = self.entry_work.saturating_sub(entry.work());
             self.first_work = self.first_work.saturating_sub(entry.work());
             return;
         }
@@ -76,6 +78,7 @@ impl Sums {
 
     fn add(&mut self, other: &Self) {
         self.work += other.work;
+        self.entry_work += other.entry_work;
         self.first_work += other.first_work;
         self.returns += other.returns;
         self.pauses += other.pauses;
@@ -304,9 +307,11 @@ impl Locked<'_> {
             return Err(SessionStatus::Ended);
         }
         let idle = (entry.under_way == 0).then(|| entry.idle(now));
+        let is_entry = now.since(entry.begun()) < ENTRY;
         let request = entry.begin(cost, now);
         let sums = &mut self.shard.sums;
         sums.work += cost.hundredths();
+        sums.entry_work += if is_entry { cost.hundredths() } else { 0 };
         if let Some(idle) = idle {
             sums.returns += 1;
             if idle >= LEAST_PAUSE {
@@ -330,6 +335,7 @@ impl Locked<'_> {
         let mut entry = Entry::new(key, tier, pool, begun, self.shard.entries.number());
         let request = entry.begin(cost, self.now);
         self.shard.sums.work += cost.hundredths();
+        self.shard.sums.entry_work += cost.hundredths();
         self.shard.sums.first_work += cost.hundredths();
         self.insert(entry);
         request

@@ -98,6 +98,8 @@ pub(super) struct OpenSessions {
     /// Sessions that are active (`session/forecast.rs`), and those begun up to then.
     pub(super) active: f64,
     pub(super) begun: u64,
+    /// `active` over what it would be with the mean pause of the scan before; 1 but at the end of a scan.
+    pub(super) remeasured: f64,
 }
 
 const A_TICK: usize = 4_096;
@@ -116,6 +118,9 @@ pub(super) struct Scan {
     so_far: Sum,
     /// The last complete scan.
     complete: Sum,
+    /// Mean pause by which this scan counts, and by which the last one did, in seconds.
+    pause_s: f64,
+    pause_before_s: f64,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -124,6 +129,8 @@ struct Sum {
     open: u32,
     age_s: f64,
     active: f64,
+    /// The same with the mean pause of the scan before.
+    active_before: f64,
     begun: u64,
 }
 
@@ -133,39 +140,47 @@ impl Scan {
         let lives = table.lifetimes.get();
         if (self.shard, self.entry) == (0, 0) {
             self.so_far.begun = begun;
+            let before_s = std::mem::replace(&mut self.pause_s, pause_s);
+            self.pause_before_s = if before_s > 0.0 { before_s } else { pause_s };
         }
+        let pauses_s = [self.pause_s, self.pause_before_s];
         let mut left = A_TICK;
         while left > 0 && self.shard < SHARDS {
             let mut shard = table.lock_number(self.shard, now);
             let entries = shard.stretch(self.entry, A_LOCK).unwrap_or_default();
-            entries.iter().for_each(|entry| self.so_far.add(entry, &lives, pause_s, now));
+            entries.iter().for_each(|entry| self.so_far.add(entry, &lives, pauses_s, now));
             left = left.saturating_sub(entries.len().max(1));
             self.entry += entries.len();
             if entries.len() < A_LOCK {
                 (self.shard, self.entry) = (self.shard + 1, 0);
             }
         }
+        let mut remeasured = 1.0;
         if self.shard == SHARDS {
             self.shard = 0;
             self.complete = std::mem::take(&mut self.so_far);
+            let Sum { active, active_before, .. } = self.complete;
+            remeasured = if active_before > 0.0 { active / active_before } else { 1.0 };
         }
         OpenSessions {
             expires_in: self.complete.first_end.map_or(Duration::ZERO, |first| first.since(now)),
             age_s: self.complete.age_s / f64::from(self.complete.open.max(1)),
             active: self.complete.active,
             begun: self.complete.begun,
+            remeasured,
         }
     }
 }
 
 impl Sum {
-    fn add(&mut self, entry: &Entry, lives: &Lifetimes, pause_s: f64, now: Timestamp) {
+    fn add(&mut self, entry: &Entry, lives: &Lifetimes, [pause_s, before_s]: [f64; 2], now: Timestamp) {
         if entry.is_open() {
             let end = entry.due(lives, now);
             self.first_end = Some(self.first_end.map_or(end, |first| first.min(end)));
             self.open += 1;
             self.age_s += now.since(entry.begun()).as_secs_f64();
             self.active += activity(entry, pause_s, now);
+            self.active_before += activity(entry, before_s, now);
         }
     }
 }

@@ -423,8 +423,13 @@ fn visitors_whose_turn_has_come_and_who_are_not_here_count_as_the_sessions_they_
     let turns = |each_per_s: Option<f64>| {
         let room = Room::new(config(), capacity, START);
         room.set_targets(&targets, START);
-        let expected =
-            |each_per_s| ExpectedSessions { per_s: 0.0, each_per_s, newcomers_share: 0.05, first: 1.0 };
+        let expected = |each_per_s| ExpectedSessions {
+            per_s: 0.0,
+            each_per_s,
+            newcomers_share: 0.05,
+            first: 1.0,
+            entry_over_first: 1.0,
+        };
         room.expect_sessions(each_per_s.map(expected));
         let tickets: Vec<_> = (0..1_000)
             .filter_map(|nonce| match room.arrive(ClassId(0), nonce, None, at(1)) {

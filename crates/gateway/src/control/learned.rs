@@ -5,7 +5,8 @@
 //!  "capacity": {"at_ms", "origin", "estimator", "rate", "knee": {...}, "costs": {class: ratio}},
 //!  "pushed":   {"at_ms", "rate", "configured", "until_ms"},
 //!  "sessions": {"at_ms", "pause": [seconds, pauses], "work": [work, seconds], "share": [work, work],
-//!               "first": [work, sessions], "correction", "length": [seconds, sessions]},
+//!               "first": [work, sessions], "over_first": [work, work], "correction",
+//!               "length": [seconds, sessions]},
 //!  "tuned":    {key: {"at_ms", "value", "file", "who", "why"}},
 //!  "throttles": [{"id", "type", "action", "since_ms", "until_ms", "by", "why"}],
 //!  "syn_rules": [{"name", "rule": {key: value}, "since_ms", "by", "why"}]}
@@ -89,6 +90,7 @@ pub(crate) struct SavedSessions {
     work: (f64, f64),
     share: (f64, f64),
     first: (f64, f64),
+    over_first: (f64, f64),
     correction: f64,
     length: (f64, f64),
 }
@@ -186,8 +188,8 @@ impl SavedCapacity {
 
 impl SavedSessions {
     pub(crate) fn new(learned: &LearnedSessions, now: Timestamp) -> Self {
-        let LearnedSessions { pause, work, share, first, correction, length } = *learned;
-        Self { at_ms: now.as_millis(), pause, work, share, first, correction, length }
+        let LearnedSessions { pause, work, share, first, over_first, correction, length } = *learned;
+        Self { at_ms: now.as_millis(), pause, work, share, first, over_first, correction, length }
     }
 
     pub(crate) fn trust(&self, now: Timestamp) -> Trust {
@@ -195,8 +197,8 @@ impl SavedSessions {
     }
 
     pub(crate) fn learned(&self) -> LearnedSessions {
-        let Self { pause, work, share, first, correction, length, .. } = *self;
-        LearnedSessions { pause, work, share, first, correction, length }
+        let Self { pause, work, share, first, over_first, correction, length, .. } = *self;
+        LearnedSessions { pause, work, share, first, over_first, correction, length }
     }
 }
 

@@ -20,8 +20,13 @@ fn sample(in_flight: u32, age_ms: u64) -> Sample {
     }
 }
 
-const EXPECTED: ExpectedSessions =
-    ExpectedSessions { per_s: 30.0, each_per_s: 0.25, newcomers_share: 0.125, first: 1.5 };
+const EXPECTED: ExpectedSessions = ExpectedSessions {
+    per_s: 30.0,
+    each_per_s: 0.25,
+    newcomers_share: 0.125,
+    first: 1.5,
+    entry_over_first: 6.0,
+};
 
 #[test]
 fn reports_survive_the_wire_and_a_lost_exchange() {
@@ -88,7 +93,8 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         "samples": [[3, 250, 7, 700_000, 123_456, 4, 1, 0], [3, 250, 14, 100_000, 123_456, 5, 1, 0]],
         "lingered": [[1, 125_000]],
         "sessions": { "free": 3, "per_s": 0.5, "next_s": 2.5 },
-        "expected": { "per_s": 30.0, "each_per_s": 0.25, "newcomers_share": 0.125, "first": 1.5 },
+        "expected": { "per_s": 30.0, "each_per_s": 0.25, "newcomers_share": 0.125, "first": 1.5,
+                      "entry_over_first": 6.0 },
     });
     assert_eq!(write(&sum), wire);
     assert_eq!(parse(&wire), Some(sum));
@@ -126,6 +132,11 @@ fn a_malformed_report_is_refused() {
         with("expected", json!({ "per_s": 1.0 })),
         with("expected", json!({ "per_s": 1.0, "each_per_s": 0.0, "newcomers_share": 0.5, "first": 1.0 })),
         with("expected", json!({ "per_s": 1.0, "each_per_s": 1.0, "newcomers_share": 1.0, "first": 1.0 })),
+        with(
+            "expected",
+            json!({ "per_s": 1.0, "each_per_s": 1.0, "newcomers_share": 0.5, "first": 1.0,
+                    "entry_over_first": 0.5 }),
+        ),
         with("expected", json!({ "per_s": -1.0, "each_per_s": 1.0, "newcomers_share": 0.5, "first": 1.0 })),
     ] {
         assert_eq!(parse(&bad), None, "{bad}");
