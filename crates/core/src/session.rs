@@ -441,7 +441,7 @@ impl Sessions {
         let readmitted = self.readmitted.load(Ordering::Relaxed);
         let open_sessions = scan.tick(&self.table, forecast.pause_s(), begun, now);
         let sums = self.table.sums();
-        let returned = |sums: &Sums| sums.work.saturating_sub(sums.entry_work);
+        let returned = |sums: &Sums| sums.work.saturating_sub(sums.first_page_work);
         let units = |now: u64, before: u64| now.saturating_sub(before) as f64 / 100.0;
         forecast.tick(&ForecastSample {
             dt_s,
@@ -450,7 +450,7 @@ impl Sessions {
             pauses_s: (sums.pauses_ms - before.pauses_ms) as f64 / 1e3,
             begun: begun.saturating_sub(*begun_before) as f64,
             readmitted: readmitted.saturating_sub(*readmitted_before) as f64,
-            entry_work: units(sums.entry_work, before.entry_work),
+            first_page_work: units(sums.first_page_work, before.first_page_work),
             first_work: units(sums.first_work, before.first_work),
             work: units(returned(&sums), returned(before)),
             active: open_sessions.active + begun.saturating_sub(open_sessions.begun) as f64,
@@ -494,19 +494,19 @@ impl Sessions {
     pub fn learned(&self) -> Option<LearnedSessions> {
         let control = lock(&self.control);
         let pair = |ratio: DecayingRatio| (ratio.sum, ratio.over);
-        let [pause, work, share, first, over_first] = control.forecast.learned()?.map(pair);
+        let [pause, work, share, first, first_page] = control.forecast.learned()?.map(pair);
         let (correction, length) = control.cap.learned();
-        Some(LearnedSessions { pause, work, share, first, over_first, correction, length: pair(length) })
+        Some(LearnedSessions { pause, work, share, first, first_page, correction, length: pair(length) })
     }
 
     /// Begins from what an earlier process has learned. For a new table, before the first visitor.
     pub fn resume(&self, learned: &LearnedSessions, trust: Trust) {
-        let LearnedSessions { pause, work, share, first, over_first, correction, length } = *learned;
+        let LearnedSessions { pause, work, share, first, first_page, correction, length } = *learned;
         let control = &mut *lock(&self.control);
         let ratio = |(sum, over)| DecayingRatio { sum, over };
         let is_sound = [correction, length.0, length.1].iter().all(|x| x.is_finite() && *x >= 0.0);
         if trust != Trust::Forgotten && is_sound {
-            control.forecast.resume([pause, work, share, first, over_first].map(ratio), trust);
+            control.forecast.resume([pause, work, share, first, first_page].map(ratio), trust);
             control.cap.resume(correction, ratio(length), trust);
             self.publish(&control.cap);
         }
@@ -522,6 +522,21 @@ impl Sessions {
 mod tests {
     use super::table::shard_of;
     use super::*;
+
+    #[test]
+    fn what_is_asked_for_in_the_first_seconds_is_the_first_page() {
+        let start = Timestamp::from_secs(1_800_000_000);
+        let sessions = Sessions::new(&SessionConfig::default(), start);
+        let (key, at) = (SessionKey(1), |ms: u64| start + Duration::from_millis(ms));
+        let admitted = sessions.admit(key, TierId(0), Cost::ONE, start).expect("a slot");
+        sessions.finish(admitted, at(100));
+        for ms in [200, 3_900, 4_100, 60_000] {
+            let request = sessions.touch(key, Cost::from_hundredths(1_000), at(ms)).1.expect("it is open");
+            sessions.finish(request, at(ms));
+        }
+        let sums = sessions.table.sums();
+        assert_eq!((sums.work, sums.first_page_work, sums.first_work), (4_100, 2_100, 100));
+    }
 
     #[test]
     fn notes_of_renames_go_with_the_requests_they_are_for() {

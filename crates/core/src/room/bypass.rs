@@ -29,8 +29,8 @@ pub(super) struct Bypass {
     /// Of [`Foreseen`].
     each_per_s: AtomicF64,
     newcomers_share: AtomicF64,
-    /// Work of a newcomer's entry over that of its first request, where it is foreseen; else zero.
-    entry_over_first: AtomicF64,
+    /// Work of a newcomer's first page over that of its first request, where it is foreseen; else zero.
+    first_page_ratio: AtomicF64,
 }
 
 impl Bypass {
@@ -48,12 +48,12 @@ impl Bypass {
 
     /// Cost units per second of `rate` that are left to the schedule.
     pub(super) fn left_of(&self, rate: Rate) -> f64 {
-        left_of(rate.get(), self.per_s()) / self.entry_over_first()
+        left_of(rate.get(), self.per_s()) / self.first_page_ratio()
     }
 
-    /// Work of a newcomer's entry over that of its first request.
-    pub(super) fn entry_over_first(&self) -> f64 {
-        self.entry_over_first.load().max(1.0)
+    /// Work of a newcomer's first page over that of its first request.
+    pub(super) fn first_page_ratio(&self) -> f64 {
+        self.first_page_ratio.load().max(1.0)
     }
 
     /// Whether it is known what sessions will ask for.
@@ -72,7 +72,7 @@ impl Bypass {
             each_per_s: self.each_per_s.load(),
             newcomers_share: self.newcomers_share.load(),
         };
-        Outflow::foreseen(left_of(rate.get(), others_per_s), sessions).over(self.entry_over_first())
+        Outflow::foreseen(left_of(rate.get(), others_per_s), sessions).over(self.first_page_ratio())
     }
 }
 
@@ -100,7 +100,7 @@ impl BypassMeter {
         bypass.others_per_s.store(others + measured);
         bypass.each_per_s.store(foreseen.each_per_s);
         bypass.newcomers_share.store(foreseen.newcomers_share);
-        bypass.entry_over_first.store(foreseen.entry_over_first);
+        bypass.first_page_ratio.store(foreseen.first_page_ratio);
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         bypass.count(Cost::ONE);
         let (per_s, each_per_s, newcomers_share) = (60.0, 0.25, 0.125);
         meter.expected =
-            Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0, entry_over_first: 1.0 });
+            Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0, first_page_ratio: 1.0 });
         meter.tick(&bypass, 1.0);
         assert!((60.0..61.0).contains(&bypass.per_s()), "other bypass traffic is added: {}", bypass.per_s());
         assert!((39.0..40.0).contains(&bypass.left_of(capacity)));
@@ -161,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_left_first_requests_get_their_part_of_an_entry() {
+    fn of_what_is_left_first_requests_get_their_part_of_a_page() {
         let capacity = Rate::per_second(100.0).unwrap_or_default();
-        let with = |entry_over_first: f64| {
+        let with = |first_page_ratio: f64| {
             let (bypass, mut meter) = (Bypass::default(), BypassMeter::default());
             let (per_s, each_per_s, newcomers_share) = (30.0, 0.25, 0.7);
             meter.expected =
-                Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0, entry_over_first });
+                Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0, first_page_ratio });
             meter.tick(&bypass, 1.0);
             (bypass.left_of(capacity), bypass.outflow(capacity).work_within(600.0))
         };

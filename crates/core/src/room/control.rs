@@ -171,7 +171,7 @@ impl RoomControl {
         PacingInputs {
             outflow: self.outflow().get(),
             bypass: room.bypass.per_s() + self.bypass.expected.as_ref().map_or(0.0, coming),
-            entry_over_first: room.bypass.entry_over_first(),
+            first_page_ratio: room.bypass.first_page_ratio(),
             is_searching: self.targets.outflow.get() > SEARCHING * self.targets.capacity.get(),
             mean_cost: room.tickets.load.mean_cost().units(),
             max_queued: self.max_queued,

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! A newcomer brings more than its first request: what is promised is the work of first requests, so `u` and
-//! `W` are divided by an entry's work over it. Where sessions ask for more than `A` nobody is let in until
-//! enough have left: `(T / s) ln(c n / A)`. Where nothing is foreseen, `u` is what bypass traffic leaves now.
+//! `W` are divided by a first page's work over it. Where sessions ask for more than `A` nobody is let in
+//! until enough have left: `(T / s) ln(c n / A)`. Where nothing is foreseen, `u` is what bypass traffic
+//! leaves now.
 
 /// Iterations of Newton's method. It converges from one side; the error after four is below a hundredth.
 const STEPS: usize = 4;
@@ -57,7 +58,7 @@ impl Outflow {
         Self { closed_s, first, lasting: newcomers_share * available, settle_s }
     }
 
-    /// Of every `times` cost units only one is counted: a newcomer's first request, and not its entry.
+    /// Of every `times` cost units only one is counted: a newcomer's first request, and not its first page.
     pub(super) fn over(self, times: f64) -> Self {
         Self { first: self.first / times, lasting: self.lasting / times, ..self }
     }

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! * `Q` work in the gate's queue, `D` work per second that left it for the origin, `A` of it bypass traffic.
-//! * `e` work of a newcomer's entry over that of its first request (`session/forecast.rs`); 1 without
+//! * `e` work of a newcomer's first page over that of its first request (`session/forecast.rs`); 1 without
 //!   sessions.
 //! * `T` 0.5 s: an admitted visitor comes within a second or so (a page asks, a connection is made).
 //! * `s`: how unevenly visitors come is seen by the queue that runs dry. Pages are answered in their turn and
@@ -65,7 +65,7 @@ pub(super) struct PacingInputs {
     pub(super) outflow: f64,
     pub(super) bypass: f64,
     /// Work that a newcomer brings within seconds, over that of the request which is admitted.
-    pub(super) entry_over_first: f64,
+    pub(super) first_page_ratio: f64,
     /// The capacity is searched for, or the origin is probed with more.
     pub(super) is_searching: bool,
     /// Work of an average visitor, in cost units.
@@ -161,7 +161,7 @@ impl QueuePacer {
 
     /// Promised work to admit per second (`u`).
     pub(super) fn pace(&mut self, inputs: &PacingInputs) -> f64 {
-        let own = (self.correction * self.flow - inputs.bypass).max(0.0) / inputs.entry_over_first;
+        let own = (self.correction * self.flow - inputs.bypass).max(0.0) / inputs.first_page_ratio;
         let missing = self.queue_target(inputs) - self.queued;
         let pace = own + (missing + own * IN_TRANSIT_S - self.in_transit) / SETTLE_S;
         let most = MAX_PACE * self.flow.max(inputs.outflow);
@@ -193,7 +193,7 @@ mod tests {
     const INPUTS: PacingInputs = PacingInputs {
         outflow: 1_000.0,
         bypass: 0.0,
-        entry_over_first: 1.0,
+        first_page_ratio: 1.0,
         is_searching: false,
         mean_cost: 1.0,
         max_queued: f64::MAX,
@@ -251,6 +251,18 @@ mod tests {
             pacer.observe(&gate(100, 9_000 + (second - 60) * 50), Some(&INPUTS), at(second));
         }
         assert!((pacer.flow - 50.0).abs() < 1e-6, "{pacer:?}");
+    }
+
+    #[test]
+    fn of_the_work_that_is_left_first_requests_get_their_part_of_a_page() {
+        let mut pacer = QueuePacer::new();
+        pacer.reset(Rate::per_second(1_000.0).unwrap_or_default());
+        let mut pace = |first_page_ratio| {
+            let inputs = PacingInputs { bypass: 300.0, first_page_ratio, ..INPUTS };
+            pacer.queued = pacer.queue_target(&inputs);
+            pacer.pace(&inputs)
+        };
+        assert!((pace(1.0) / pace(7.0) - 7.0).abs() < 1e-9);
     }
 
     #[test]

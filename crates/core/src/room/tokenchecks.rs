@@ -280,7 +280,7 @@ mod tests {
             tokenchecks.expected()
         };
         let one = |per_s, each_per_s, newcomers_share, first| {
-            Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first, entry_over_first: 1.0 })
+            Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first, first_page_ratio: 1.0 })
         };
         assert_eq!(expected(1, one(30.0, 0.25, 0.125, 1.0)), one(30.0, 0.25, 0.125, 1.0));
         assert_eq!(expected(2, None), None);

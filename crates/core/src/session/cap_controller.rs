@@ -373,7 +373,7 @@ impl CapController {
     /// Of so many slots, those that become free per second.
     pub(super) fn per_s(&self, slots: u32) -> f64 {
         let begin_per_s = |expected: ExpectedSessions| {
-            Some(expected.newcomers_share * self.work_per_s()? / (expected.first * expected.entry_over_first))
+            Some(expected.newcomers_share * self.work_per_s()? / (expected.first * expected.first_page_ratio))
         };
         let foreseen = self.expected.filter(|_| self.cap == Cap::Discovered).and_then(begin_per_s);
         foreseen.unwrap_or_else(|| self.turnover.per_s(slots, self.timeout_s))

@@ -8,12 +8,12 @@
 //! n    =  sum over open sessions of exp(-idle / g)      1 for a session with a request under way
 //! g       mean pause: time from the end of a request to the next request of its session, over 1,000 that
 //!         took a second or longer
-//! e       work of an entry: what a visitor asks for in its first four seconds, a page and its parts
+//! w       work of a first page: what a visitor asks for in its first four seconds, parts included
 //! c    =  later work / time integral of n, over a minute
 //! c n     work per second that open sessions will ask for
-//! s       d / (d + later work), over five minutes: the share of the capacity that is left to the entries of
-//!         newcomers in the long run
-//! d       work of entries, less e for each by which n has grown: of those who have left again
+//! s       d / (d + later work), over five minutes: the share of the capacity that is left to the first pages
+//!         of newcomers in the long run
+//! d       work of first pages, less w for each by which n has grown: of those who have left again
 //! ```
 //!
 //! A shorter time than a second is that of the parts of a page, and says nothing of how long a visitor reads:
@@ -21,11 +21,12 @@
 //! either. They come at once and whether or not the visitor stays: counted as later work, a crowd of whom
 //! each reads one page looks as if all of them came back for ever (at a real service of pages with six parts,
 //! waits of half a minute were announced as a quarter of an hour). So a newcomer is expected with its whole
-//! entry: of the capacity that is left, the room gives first requests their part of an entry.
+//! first page: where a page is seven times its first request, a seventh of the capacity that is left goes to
+//! first requests.
 //!
 //! The measured `c` makes up for what the exponential gets wrong: visitors who never return, and thinking
 //! times of another distribution. Without `d` a crowd that was just let in would look as if nobody came back.
-//! `n` comes from a scan of all entries of the table, 4,096 a tick; sessions that began since the scan did
+//! `n` comes from a scan of the table, 4,096 entries a tick; sessions that began since the scan did
 //! count as 1. Where `g` changes, `n` is another number for the same sessions, so what was learned by the
 //! former one is converted.
 
@@ -49,14 +50,14 @@ const LEAST_RETURNS: f64 = 11.0;
 const CHECKED_WEIGHT: f64 = 0.015;
 /// Limits of the share: a thousand requests of a visitor, or hardly more than one.
 const SHARE_RANGE: std::ops::RangeInclusive<f64> = 0.001..=0.99;
-/// Limits of an entry's work over its first request's.
-const ENTRY_RANGE: std::ops::RangeInclusive<f64> = 1.0..=1_000.0;
+/// Limits of a first page's work over its first request's.
+const RATIO_RANGE: std::ops::RangeInclusive<f64> = 1.0..=1_000.0;
 /// Least work of an active session: a request a day.
 const LEAST_WORK_PER_S: f64 = 1e-5;
 /// Least pause: a page and its parts are one visit.
 pub(super) const LEAST_PAUSE: Duration = Duration::from_secs(1);
 /// A visitor's first page and its parts are asked for within this, also where a request takes a second.
-pub(super) const ENTRY: Duration = Duration::from_secs(4);
+pub(super) const FIRST_PAGE: Duration = Duration::from_secs(4);
 
 #[derive(Default, Debug)]
 pub(super) struct Forecast {
@@ -66,12 +67,12 @@ pub(super) struct Forecast {
     pause: DecayingRatio,
     /// Work of returning visitors over active sessions times seconds.
     work: DecayingRatio,
-    /// Work of entries of visitors who have left again over that and all later work.
+    /// Work of first pages of visitors who have left again over that and all later work.
     share: DecayingRatio,
     /// Work of first requests over sessions begun.
     first: DecayingRatio,
-    /// Work of entries over that of their first requests.
-    over_first: DecayingRatio,
+    /// Work of first pages over that of their first requests.
+    first_page: DecayingRatio,
     /// Active sessions before.
     active: f64,
     /// `None`: too little is known.
@@ -84,11 +85,11 @@ pub struct ExpectedSessions {
     /// Cost units per second of all of them (`c n`), and of each that is active (`c`).
     pub per_s: f64,
     pub each_per_s: f64,
-    /// Share of all work that newcomers' entries are in the long run.
+    /// Share of all work that newcomers' first pages are in the long run.
     pub newcomers_share: f64,
-    /// Cost units of a first request, and how many times that an entry is.
+    /// Cost units of a first request, and how many times that a first page is.
     pub first: f64,
-    pub entry_over_first: f64,
+    pub first_page_ratio: f64,
 }
 
 impl ExpectedSessions {
@@ -107,12 +108,12 @@ impl ExpectedSessions {
 
     /// Whether the figures are possible ones.
     pub fn is_sound(&self) -> bool {
-        let Self { per_s, each_per_s, newcomers_share, first, entry_over_first } = *self;
+        let Self { per_s, each_per_s, newcomers_share, first, first_page_ratio } = *self;
         per_s >= 0.0
             && each_per_s >= LEAST_WORK_PER_S
             && SHARE_RANGE.contains(&newcomers_share)
             && (0.0..=f64::MAX).contains(&first)
-            && ENTRY_RANGE.contains(&entry_over_first)
+            && RATIO_RANGE.contains(&first_page_ratio)
     }
 
     /// The sessions of two processes together.
@@ -127,7 +128,7 @@ impl ExpectedSessions {
             each_per_s: if both > 0.0 { per_s / both } else { mean(self.each_per_s, other.each_per_s) },
             newcomers_share: mean(self.newcomers_share, other.newcomers_share),
             first: mean(self.first, other.first),
-            entry_over_first: mean(self.entry_over_first, other.entry_over_first),
+            first_page_ratio: mean(self.first_page_ratio, other.first_page_ratio),
         }
     }
 }
@@ -143,8 +144,8 @@ pub(super) struct ForecastSample {
     /// Sessions that began, and those of an earlier process.
     pub(super) begun: f64,
     pub(super) readmitted: f64,
-    /// Work of entries, of their first requests, and of all later requests, in cost units.
-    pub(super) entry_work: f64,
+    /// Work of first pages, of their first requests, and of all later requests, in cost units.
+    pub(super) first_page_work: f64,
     pub(super) first_work: f64,
     pub(super) work: f64,
     /// Active sessions (`n`), and what they are over what they would be with the mean pause of before.
@@ -155,24 +156,24 @@ pub(super) struct ForecastSample {
 impl Forecast {
     /// Everything that is learned; `None`: nothing is known yet.
     pub(super) fn learned(&self) -> Option<[DecayingRatio; 5]> {
-        self.is_known().then_some([self.pause, self.work, self.share, self.first, self.over_first])
+        self.is_known().then_some([self.pause, self.work, self.share, self.first, self.first_page])
     }
 
     /// To be checked, the values count for as little as a forecast needs, so that the first visitors outweigh
     /// them.
     pub(super) fn resume(&mut self, learned: [DecayingRatio; 5], trust: Trust) {
         let is_sound = |of: &DecayingRatio| of.sum.is_finite() && of.over.is_finite() && of.over >= 0.0;
-        // An older process did not tell entries from their first requests.
-        let [pause, work, share, first, over_first] = learned;
+        // An older process did not tell first pages from their first requests.
+        let [pause, work, share, first, first_page] = learned;
         if !learned.iter().all(is_sound) || [work, share, first].iter().any(|of| of.over <= 0.0) {
             return;
         }
         self.returns = LEAST_RETURNS;
         (self.pause, self.work, self.share) = (pause, work, share);
-        (self.first, self.over_first) = (first, over_first);
+        (self.first, self.first_page) = (first, first_page);
         if trust == Trust::Checked {
             let all =
-                [&mut self.pause, &mut self.work, &mut self.share, &mut self.first, &mut self.over_first];
+                [&mut self.pause, &mut self.work, &mut self.share, &mut self.first, &mut self.first_page];
             all.into_iter().for_each(|learned| learned.decay(CHECKED_WEIGHT));
         }
     }
@@ -195,19 +196,19 @@ impl Forecast {
         self.work.decay_and_add(keep(seen.dt_s, WORK_MEMORY_S), seen.work, seen.active * seen.dt_s);
         let kept = keep(seen.dt_s, SHARE_MEMORY_S);
         self.first.decay_and_add(kept, seen.first_work, seen.begun);
-        self.over_first.decay_and_add(keep(seen.dt_s, WORK_MEMORY_S), seen.entry_work, seen.first_work);
-        let over_first = self.over_first.get().unwrap_or(1.0);
-        let entry_over_first = over_first.clamp(*ENTRY_RANGE.start(), *ENTRY_RANGE.end());
+        self.first_page.decay_and_add(keep(seen.dt_s, WORK_MEMORY_S), seen.first_page_work, seen.first_work);
+        let first_page = self.first_page.get().unwrap_or(1.0);
+        let first_page_ratio = first_page.clamp(*RATIO_RANGE.start(), *RATIO_RANGE.end());
         let growth = seen.active - std::mem::replace(&mut self.active, seen.active);
-        let entry = self.first.get().unwrap_or(0.0) * entry_over_first;
-        let left = (seen.begun + seen.readmitted - growth) * entry;
+        let page = self.first.get().unwrap_or(0.0) * first_page_ratio;
+        let left = (seen.begun + seen.readmitted - growth) * page;
         self.share.decay_and_add(kept, left, left + seen.work);
         let known = self.work.get().zip(self.share.get()).filter(|_| self.is_known());
         self.expected = known.map(|(work, share)| {
             let newcomers_share = share.clamp(*SHARE_RANGE.start(), *SHARE_RANGE.end());
             let each_per_s = work.max(LEAST_WORK_PER_S);
             let (per_s, first) = (each_per_s * seen.active, self.first.get().unwrap_or(1.0));
-            ExpectedSessions { per_s, each_per_s, newcomers_share, first, entry_over_first }
+            ExpectedSessions { per_s, each_per_s, newcomers_share, first, first_page_ratio }
         });
     }
 }
@@ -232,7 +233,7 @@ mod tests {
             pauses_s: 3.0 * returns,
             begun,
             readmitted: 0.0,
-            entry_work: begun,
+            first_page_work: begun,
             first_work: begun,
             work: returns,
             active,
@@ -290,13 +291,13 @@ mod tests {
     #[test]
     fn parts_of_the_first_page_come_with_the_newcomer_and_are_no_return() {
         let mut forecast = Forecast { active: 100.0, ..Forecast::default() };
-        let with_parts = ForecastSample { entry_work: 7.0, ..sample(100.0, 1.0) };
+        let with_parts = ForecastSample { first_page_work: 7.0, ..sample(100.0, 1.0) };
         (0..600).for_each(|_| forecast.tick(&with_parts));
         let steady = forecast.expected.expect("known");
-        assert!(steady.first == 1.0 && (steady.entry_over_first - 7.0).abs() < 1e-6, "{steady:?}");
+        assert!(steady.first == 1.0 && (steady.first_page_ratio - 7.0).abs() < 1e-6, "{steady:?}");
         assert!((steady.per_s - 30.0).abs() < 1e-6 && (steady.newcomers_share - 0.7).abs() < 1e-6);
         // A crowd: its parts come at once, and nobody has left or returned yet.
-        let crowd = ForecastSample { entry_work: 1_400.0, ..sample(300.0, 200.0) };
+        let crowd = ForecastSample { first_page_work: 1_400.0, ..sample(300.0, 200.0) };
         forecast.tick(&ForecastSample { returns: 3.0, work: 3.0, ..crowd });
         let after = forecast.expected.expect("known");
         assert!((after.newcomers_share - 0.7).abs() < 0.001, "{after:?}");
@@ -309,7 +310,7 @@ mod tests {
         older[4] = DecayingRatio::default();
         resumed.resume(older, Trust::Trusted);
         resumed.tick(&ForecastSample { dt_s: 0.1, remeasured: 1.0, ..ForecastSample::default() });
-        assert_eq!(resumed.expected.expect("known").entry_over_first, 1.0, "an older process");
+        assert_eq!(resumed.expected.expect("known").first_page_ratio, 1.0, "an older process");
     }
 
     #[test]

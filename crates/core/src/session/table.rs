@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::entries::{Entries, More};
 use super::entry::{Entry, Lifetimes, SessionId, SessionRequest, SharedLifetimes};
-use super::forecast::{ENTRY, LEAST_PAUSE};
+use super::forecast::{FIRST_PAGE, LEAST_PAUSE};
 use super::slot_pool::{PoolId, SlotPools};
 use super::types::{Ender, Endings, SessionConfig, SessionKey, SessionStatus};
 use crate::policies::TierId;
@@ -39,9 +39,10 @@ pub(super) enum EndCause {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Sums {
-    /// Work of all requests of sessions, in hundredths; of their entries ([`ENTRY`]); of the first requests.
+    /// Work in hundredths: of all requests of sessions, of their first pages ([`FIRST_PAGE`]), and of their
+    /// first requests.
     pub(super) work: u64,
-    pub(super) entry_work: u64,
+    pub(super) first_page_work: u64,
     pub(super) first_work: u64,
     /// Requests of idle sessions, those after a pause ([`LEAST_PAUSE`]), and how long these pauses were.
     pub(super) returns: u64,
@@ -67,7 +68,7 @@ impl Sums {
         } += 1;
         if cause == EndCause::Void {
             self.work = self.work.saturating_sub(entry.work());
-            self.entry_work = self.entry_work.saturating_sub(entry.work());
+            self.first_page_work = self.first_page_work.saturating_sub(entry.work());
             self.first_work = self.first_work.saturating_sub(entry.work());
             return;
         }
@@ -78,7 +79,7 @@ impl Sums {
 
     fn add(&mut self, other: &Self) {
         self.work += other.work;
-        self.entry_work += other.entry_work;
+        self.first_page_work += other.first_page_work;
         self.first_work += other.first_work;
         self.returns += other.returns;
         self.pauses += other.pauses;
@@ -307,11 +308,11 @@ impl Locked<'_> {
             return Err(SessionStatus::Ended);
         }
         let idle = (entry.under_way == 0).then(|| entry.idle(now));
-        let is_entry = now.since(entry.begun()) < ENTRY;
+        let is_first_page = now.since(entry.begun()) < FIRST_PAGE;
         let request = entry.begin(cost, now);
         let sums = &mut self.shard.sums;
         sums.work += cost.hundredths();
-        sums.entry_work += if is_entry { cost.hundredths() } else { 0 };
+        sums.first_page_work += if is_first_page { cost.hundredths() } else { 0 };
         if let Some(idle) = idle {
             sums.returns += 1;
             if idle >= LEAST_PAUSE {
@@ -335,7 +336,7 @@ impl Locked<'_> {
         let mut entry = Entry::new(key, tier, pool, begun, self.shard.entries.number());
         let request = entry.begin(cost, self.now);
         self.shard.sums.work += cost.hundredths();
-        self.shard.sums.entry_work += cost.hundredths();
+        self.shard.sums.first_page_work += cost.hundredths();
         self.shard.sums.first_work += cost.hundredths();
         self.insert(entry);
         request

@@ -207,12 +207,12 @@ pub struct LearnedSessions {
     pub pause: (f64, f64),
     /// Work of returning visitors, and active sessions times seconds.
     pub work: (f64, f64),
-    /// Work of entries of those who have left again, and that and all later work.
+    /// Work of first pages of those who have left again, and that and all later work.
     pub share: (f64, f64),
     /// Work of first requests, and sessions.
     pub first: (f64, f64),
-    /// Work of entries, and of their first requests.
-    pub over_first: (f64, f64),
+    /// Work of first pages, and of their first requests.
+    pub first_page: (f64, f64),
     /// Correction of the paper's cap by the gate's queue.
     pub correction: f64,
     /// Seconds that sessions held their slots, and how many ended.

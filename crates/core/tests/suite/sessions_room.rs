@@ -428,7 +428,7 @@ fn visitors_whose_turn_has_come_and_who_are_not_here_count_as_the_sessions_they_
             each_per_s,
             newcomers_share: 0.05,
             first: 1.0,
-            entry_over_first: 1.0,
+            first_page_ratio: 1.0,
         };
         room.expect_sessions(each_per_s.map(expected));
         let tickets: Vec<_> = (0..1_000)

@@ -5,7 +5,7 @@
 //!  "capacity": {"at_ms", "origin", "estimator", "rate", "knee": {...}, "costs": {class: ratio}},
 //!  "pushed":   {"at_ms", "rate", "configured", "until_ms"},
 //!  "sessions": {"at_ms", "pause": [seconds, pauses], "work": [work, seconds], "share": [work, work],
-//!               "first": [work, sessions], "over_first": [work, work], "correction",
+//!               "first": [work, sessions], "first_page": [work, work], "correction",
 //!               "length": [seconds, sessions]},
 //!  "tuned":    {key: {"at_ms", "value", "file", "who", "why"}},
 //!  "throttles": [{"id", "type", "action", "since_ms", "until_ms", "by", "why"}],
@@ -90,7 +90,7 @@ pub(crate) struct SavedSessions {
     work: (f64, f64),
     share: (f64, f64),
     first: (f64, f64),
-    over_first: (f64, f64),
+    first_page: (f64, f64),
     correction: f64,
     length: (f64, f64),
 }
@@ -188,8 +188,8 @@ impl SavedCapacity {
 
 impl SavedSessions {
     pub(crate) fn new(learned: &LearnedSessions, now: Timestamp) -> Self {
-        let LearnedSessions { pause, work, share, first, over_first, correction, length } = *learned;
-        Self { at_ms: now.as_millis(), pause, work, share, first, over_first, correction, length }
+        let LearnedSessions { pause, work, share, first, first_page, correction, length } = *learned;
+        Self { at_ms: now.as_millis(), pause, work, share, first, first_page, correction, length }
     }
 
     pub(crate) fn trust(&self, now: Timestamp) -> Trust {
@@ -197,8 +197,8 @@ impl SavedSessions {
     }
 
     pub(crate) fn learned(&self) -> LearnedSessions {
-        let Self { pause, work, share, first, over_first, correction, length, .. } = *self;
-        LearnedSessions { pause, work, share, first, over_first, correction, length }
+        let Self { pause, work, share, first, first_page, correction, length, .. } = *self;
+        LearnedSessions { pause, work, share, first, first_page, correction, length }
     }
 }
 

@@ -9,7 +9,7 @@
 //!          "lingered": [[SAMPLE, LINGERED_US], ...],
 //!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S, "next_s": SECONDS} or null,
 //!          "expected": {"per_s": PER_SECOND, "each_per_s": PER_SECOND, "newcomers_share": SHARE,
-//!          "first": UNITS, "entry_over_first": TIMES} or null}
+//!          "first": UNITS, "first_page_ratio": TIMES} or null}
 //! update  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
 //!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND, "waited": true,
 //!          "measured": true}
@@ -106,12 +106,12 @@ pub(crate) fn write(report: &Feedback) -> Value {
     if let Some(pace) = &report.sessions {
         wire["sessions"] = json!({ "free": pace.free, "per_s": pace.per_s, "next_s": pace.next_s });
     }
-    if let Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first, entry_over_first }) =
+    if let Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first, first_page_ratio }) =
         report.expected
     {
         wire["expected"] = json!({
             "per_s": per_s, "each_per_s": each_per_s, "newcomers_share": newcomers_share,
-            "first": first, "entry_over_first": entry_over_first,
+            "first": first, "first_page_ratio": first_page_ratio,
         });
     }
     wire
@@ -135,7 +135,7 @@ fn parse_expected(expected: &Value) -> Option<ExpectedSessions> {
         newcomers_share: number("newcomers_share")?,
         first: number("first")?,
         // An older tokencheck counts what follows a first request as later work.
-        entry_over_first: optional(expected, "entry_over_first", Value::as_f64)?.unwrap_or(1.0),
+        first_page_ratio: optional(expected, "first_page_ratio", Value::as_f64)?.unwrap_or(1.0),
     };
     expected.is_sound().then_some(expected)
 }

@@ -25,7 +25,7 @@ const EXPECTED: ExpectedSessions = ExpectedSessions {
     each_per_s: 0.25,
     newcomers_share: 0.125,
     first: 1.5,
-    entry_over_first: 6.0,
+    first_page_ratio: 6.0,
 };
 
 #[test]
@@ -94,7 +94,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         "lingered": [[1, 125_000]],
         "sessions": { "free": 3, "per_s": 0.5, "next_s": 2.5 },
         "expected": { "per_s": 30.0, "each_per_s": 0.25, "newcomers_share": 0.125, "first": 1.5,
-                      "entry_over_first": 6.0 },
+                      "first_page_ratio": 6.0 },
     });
     assert_eq!(write(&sum), wire);
     assert_eq!(parse(&wire), Some(sum));
@@ -135,7 +135,7 @@ fn a_malformed_report_is_refused() {
         with(
             "expected",
             json!({ "per_s": 1.0, "each_per_s": 1.0, "newcomers_share": 0.5, "first": 1.0,
-                    "entry_over_first": 0.5 }),
+                    "first_page_ratio": 0.5 }),
         ),
         with("expected", json!({ "per_s": -1.0, "each_per_s": 1.0, "newcomers_share": 0.5, "first": 1.0 })),
     ] {
