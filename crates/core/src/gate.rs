@@ -380,6 +380,9 @@ impl Gate {
         self.totals.in_flight_cost += cost;
         self.totals.forwarded += 1;
         self.totals.forwarded_cost += cost;
+        if !lane.is_of_session() {
+            self.totals.forwarded_entering += cost;
+        }
         if self.pages.goes_first(lane) {
             self.admitted.charge(class, cost);
             self.scheduler.charge_guarantee(class, cost);
@@ -430,14 +433,18 @@ impl Gate {
     fn update(&mut self, id: ClassId, now: Timestamp) {
         let class = &mut self.classes[id.index()];
         let (mut ready_at, mut next) = (None, None);
-        let (mut held, mut admitted) = (class.queued(), Backlog::default());
+        let (mut held, mut admitted, mut entering) = (class.queued(), Backlog::default(), Cost::ZERO);
         match class.state(&self.pages, now) {
             ClassState::Ready(lane, head) => {
                 (held, admitted) = (Backlog::default(), class.queued_admitted());
+                entering = class.queued_entering();
                 next = Some((lane, head));
             }
             ClassState::Later(at) => ready_at = Some(at),
-            ClassState::Closed => (held, admitted) = (Backlog::default(), class.queued_admitted()),
+            ClassState::Closed => {
+                (held, admitted) = (Backlog::default(), class.queued_admitted());
+                entering = class.queued_entering();
+            }
             ClassState::Empty | ClassState::Full => {}
         }
         let goes_first = |lane: Lane| self.pages.goes_first(lane);
@@ -450,6 +457,8 @@ impl Gate {
         }
         self.egress.set(id.index(), ready_at.map(|at| u128::from(at.as_micros())));
         self.patience.set(id.index(), class.patience_ends().map(|at| u128::from(at.as_micros())));
+        let before = std::mem::replace(&mut class.entering_cost, entering);
+        self.totals.entering_cost = (self.totals.entering_cost + entering).saturating_sub(before);
         recount(&mut class.held, held, &mut self.totals.held, &mut self.totals.held_cost);
     }
 }

@@ -38,6 +38,7 @@ mod bypass;
 mod checker;
 mod control;
 mod early;
+mod judging;
 mod lateness;
 mod mean_cost;
 mod origin_load;
@@ -349,7 +350,8 @@ impl Room {
         } else if clock.value().follows_clock || due > self.schedule.last_due() {
             // No known visitor is before this one: the wait is the time until then. (Also for a ticket of an
             // earlier process that is not in the schedule.) Bypass traffic slows the clock down.
-            outflow.time_for(due.since(clock_at).as_secs_f64() * capacity.get())
+            let promised_per_s = self.schedule.slots.limit().units() * self.attendance.show_up_upper.load();
+            outflow.time_for(due.since(clock_at).as_secs_f64() * promised_per_s)
         } else {
             let behind = load.backlog_s(now) - load.target_s();
             let (show_up, in_transit) =

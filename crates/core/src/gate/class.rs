@@ -21,6 +21,8 @@ pub(super) struct Class {
     queued_cost: Cost,
     /// Part of `queued_cost` of admitted sessions, also of their first requests.
     admitted_cost: Cost,
+    /// Part of `admitted_cost` of sessions under way.
+    session_cost: Cost,
     egress: Bucket,
     pub(super) in_flight: u32,
     limit: Option<u32>,
@@ -31,6 +33,8 @@ pub(super) struct Class {
     pub(super) held: Backlog,
     /// The class's part of [`super::Totals::admitted`].
     pub(super) admitted: Backlog,
+    /// The class's part of [`super::Totals::entering_cost`].
+    pub(super) entering_cost: Cost,
     /// Whether requests of admitted sessions waited at the last update.
     pub(super) had_admitted: bool,
 }
@@ -55,6 +59,7 @@ impl Class {
             queue: Queue::new(&here.queue, config.max_queue),
             queued_cost: Cost::ZERO,
             admitted_cost: Cost::ZERO,
+            session_cost: Cost::ZERO,
             egress: Bucket::new(&here.egress),
             in_flight: 0,
             limit: None,
@@ -62,6 +67,7 @@ impl Class {
             impatient: ShedReason::QueueTimeout,
             held: Backlog::default(),
             admitted: Backlog::default(),
+            entering_cost: Cost::ZERO,
             had_admitted: false,
         };
         class.set(&here, config);
@@ -141,6 +147,9 @@ impl Class {
         if waiting.lane != Lane::Ordinary {
             self.admitted_cost += waiting.cost;
         }
+        if waiting.lane.is_of_session() {
+            self.session_cost += waiting.cost;
+        }
         Ok(handle)
     }
 
@@ -164,6 +173,9 @@ impl Class {
         self.queued_cost = self.queued_cost - waiting.cost;
         if waiting.lane != Lane::Ordinary {
             self.admitted_cost = self.admitted_cost - waiting.cost;
+        }
+        if waiting.lane.is_of_session() {
+            self.session_cost = self.session_cost - waiting.cost;
         }
     }
 
@@ -206,6 +218,11 @@ impl Class {
     pub(super) fn queued_admitted(&self) -> Backlog {
         let count = self.queue.len_of(Lane::Admitted) + self.queue.len_of(Lane::Newcomer);
         Backlog { count, cost: self.admitted_cost }
+    }
+
+    /// Work that waits and is not of sessions under way.
+    pub(super) fn queued_entering(&self) -> Cost {
+        self.queued_cost.saturating_sub(self.session_cost)
     }
 
     pub(super) fn has_queued(&self, lane: Lane) -> bool {

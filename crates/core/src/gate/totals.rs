@@ -29,11 +29,15 @@ pub struct Totals {
     pub admitted_cost: Cost,
     /// Of the waiting requests, those of sessions under way, also those held back by their class's limits.
     pub of_sessions: usize,
+    /// Work of the requests that wait for the origin alone, but for those of sessions under way.
+    pub entering_cost: Cost,
     /// Of the waiting requests, those that begin a session. They may wait while in-flight slots are free.
     pub newcomers: usize,
     pub in_flight: u32,
     pub in_flight_cost: Cost,
     pub forwarded_cost: Cost,
+    /// Of it, what was not of sessions under way.
+    pub forwarded_entering: Cost,
     /// In-flight limit; `None`: no limit.
     pub limit: Option<u32>,
     pub max_queue: usize,

@@ -1,7 +1,8 @@
 //! Which waiting visitors came in their turn: promised and redeemed work by second of the schedule.
 //!
-//! **No-shows.** Some time after the virtual clock has passed a second, it is judged: what was redeemed of
-//! its promises goes into the show-up ratio (`show_up.rs`). Work redeemed later is added when it comes.
+//! **No-shows.** Some time after the virtual clock has passed a second (`judging.rs`), it is judged: what was
+//! redeemed of its promises goes into the show-up ratio (`show_up.rs`). Work redeemed later is added when it
+//! comes.
 //!
 //! **In transit** is work that was admitted and has not come, though it is expected to: its turn is now or
 //! past, but the visitor has not asked since.

@@ -26,6 +26,8 @@ pub(super) struct Bypass {
     /// All bypass traffic, and all but what sessions are foreseen to ask for.
     per_s: AtomicF64,
     others_per_s: AtomicF64,
+    /// Of it, what is of no session.
+    ordinary_per_s: AtomicF64,
     /// Of [`Foreseen`].
     each_per_s: AtomicF64,
     newcomers_share: AtomicF64,
@@ -49,6 +51,31 @@ impl Bypass {
     /// Cost units per second of `rate` that are left to the schedule.
     pub(super) fn left_of(&self, rate: Rate) -> f64 {
         left_of(rate.get(), self.per_s()) / self.first_page_ratio()
+    }
+
+    /// Bypass traffic that is of no session.
+    pub(super) fn ordinary_per_s(&self) -> f64 {
+        self.ordinary_per_s.load()
+    }
+
+    /// Work per second of sessions under way: foreseen, or measured where nothing is.
+    pub(super) fn of_sessions_per_s(&self) -> f64 {
+        (self.per_s() - self.ordinary_per_s()).max(0.0)
+    }
+
+    /// What sessions under way leave of `rate` to first requests of newcomers and other bypass traffic.
+    pub(super) fn entering_of(&self, rate: Rate) -> f64 {
+        self.left_of(rate) + self.ordinary_per_s()
+    }
+
+    /// The part of a capacity of `rate` that first requests of newcomers get in the long run; 1 where that is
+    /// not foreseen.
+    pub(super) fn newcomers_part(&self, rate: Rate) -> f64 {
+        if !self.is_foreseen() || rate == Rate::ZERO {
+            return 1.0;
+        }
+        let available = left_of(rate.get(), self.others_per_s.load()) / rate.get();
+        self.newcomers_share.load() * available / self.first_page_ratio()
     }
 
     /// Work of a newcomer's first page over that of its first request.
@@ -98,6 +125,7 @@ impl BypassMeter {
         let measured = if self.expected.is_some() { 0.0 } else { sessions };
         bypass.per_s.store(others + measured + foreseen.per_s);
         bypass.others_per_s.store(others + measured);
+        bypass.ordinary_per_s.store(others);
         bypass.each_per_s.store(foreseen.each_per_s);
         bypass.newcomers_share.store(foreseen.newcomers_share);
         bypass.first_page_ratio.store(foreseen.first_page_ratio);
@@ -174,6 +202,28 @@ mod tests {
         let ((left, within), (left_with_parts, within_with_parts)) = (with(1.0), with(7.0));
         assert_eq!((left, left_with_parts), (70.0, 10.0));
         assert!((within / within_with_parts - 7.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn newcomers_have_the_part_of_the_capacity_that_first_requests_get_in_the_long_run() {
+        let (bypass, mut meter) = (Bypass::default(), BypassMeter::default());
+        let capacity = Rate::per_second(100.0).unwrap_or_default();
+        for _ in 0..1_000 {
+            bypass.count(Cost::from_hundredths(200));
+            bypass.count_session(Cost::ONE);
+            meter.tick(&bypass, 0.1);
+        }
+        assert_eq!(bypass.newcomers_part(capacity), 1.0, "nothing is foreseen");
+        assert!((bypass.entering_of(capacity) - 90.0).abs() < 0.1, "all but the requests of sessions");
+        assert!((bypass.of_sessions_per_s() - 10.0).abs() < 0.1, "{}", bypass.of_sessions_per_s());
+        let (per_s, each_per_s, newcomers_share) = (20.0, 0.25, 0.5);
+        meter.expected =
+            Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first: 1.0, first_page_ratio: 4.0 });
+        bypass.count(Cost::from_hundredths(200));
+        meter.tick(&bypass, 0.1);
+        // Of the 80/s that are left half are of first pages, of which first requests are a quarter.
+        assert!((bypass.newcomers_part(capacity) - 0.1).abs() < 1e-3, "{}", bypass.newcomers_part(capacity));
+        assert!((bypass.entering_of(capacity) - 35.0).abs() < 0.1, "{}", bypass.entering_of(capacity));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Room;
 use super::bypass::BypassMeter;
+use super::judging::Judging;
 use super::mean_cost::MeanCostMeter;
 use super::origin_load::ORIGIN_GONE;
 use super::queue_pacer::{IN_TRANSIT_S, PacingInputs, QueuePacer};
@@ -24,8 +25,8 @@ use crate::session::{ExpectedSessions, SessionPace};
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::{Advance, VirtualTime, pace};
 
-/// A second is judged for no-shows so long after the virtual clock has passed: pages wake up and connect.
-const JUDGE_AFTER_S: u64 = 2;
+/// Until so long before tokencheck's last report it is known who came.
+const REPORTED_AFTER_S: u64 = 1;
 
 /// The capacity is searched for where more than this multiple of it is let in: a cruise asks for up to 1.3.
 const SEARCHING: f64 = 1.5;
@@ -45,6 +46,7 @@ pub(super) struct RoomControl {
     max_queued: f64,
     is_origin_gone: bool,
     session_pacer: SessionPacer,
+    judging: Judging,
     pub(super) tokenchecks: Tokenchecks,
 }
 
@@ -70,6 +72,7 @@ impl RoomControl {
             max_queued: f64::MAX,
             is_origin_gone: false,
             session_pacer: SessionPacer::default(),
+            judging: Judging::default(),
             tokenchecks: Tokenchecks::default(),
         }
     }
@@ -115,6 +118,7 @@ impl RoomControl {
         self.max_queued = gate.map_or(self.max_queued, |gate| load.queue_bound(gate));
         self.mean_cost.tick(&load.mean_cost, dt_s);
         self.bypass.tick(&room.bypass, dt_s);
+        self.follow_newcomers(room, now);
         self.update_queue_pacer(room, gate, now, dt_s);
         self.session_pacer.pass(dt_s, room.session_slots.take_unserved());
         self.advance_clock(room, last_tick, now, dt_s);
@@ -146,7 +150,7 @@ impl RoomControl {
             self.queue_pacer.observe(gate, inputs.as_ref(), now);
         }
         if !is_waited {
-            self.queue_pacer.reset(self.outflow());
+            self.queue_pacer.reset(room.bypass.entering_of(self.outflow()));
         }
     }
 
@@ -168,10 +172,13 @@ impl RoomControl {
     fn pacing_inputs(&self, room: &Room) -> PacingInputs {
         let in_transit = self.queue_pacer.in_transit();
         let coming = |expected: &ExpectedSessions| expected.growth_per_s(in_transit, IN_TRANSIT_S);
+        let coming_per_s = self.bypass.expected.as_ref().map_or(0.0, coming);
+        let first_page_ratio = room.bypass.first_page_ratio();
         PacingInputs {
-            outflow: self.outflow().get(),
-            bypass: room.bypass.per_s() + self.bypass.expected.as_ref().map_or(0.0, coming),
-            first_page_ratio: room.bypass.first_page_ratio(),
+            outflow: room.bypass.entering_of(self.outflow()),
+            bypass: room.bypass.ordinary_per_s() + coming_per_s / first_page_ratio,
+            sessions: room.bypass.of_sessions_per_s(),
+            first_page_ratio,
             is_searching: self.targets.outflow.get() > SEARCHING * self.targets.capacity.get(),
             mean_cost: room.tickets.load.mean_cost().units(),
             max_queued: self.max_queued,
@@ -225,12 +232,10 @@ impl RoomControl {
 
     fn judge_no_shows(&mut self, room: &Room, now: Timestamp, dt_s: f64) {
         self.show_up.pass(dt_s);
-        // Not before the wall clock has passed the second too: a visitor who comes at the time announced
-        // first is no no-show, however far the virtual clock has run ahead.
-        let passed = room.tickets.clock.at(now).min(now).second().saturating_sub(JUDGE_AFTER_S);
-        // Nor before tokencheck has reported who came: lost reports are no no-shows.
+        let passed = self.judging.until(room.tickets.clock.at(now), now);
+        // Not before tokencheck has reported who came: lost reports are no no-shows.
         let last_report = self.tokenchecks.last_report;
-        let reported = last_report.map_or(u64::MAX, |at| at.second().saturating_sub(JUDGE_AFTER_S / 2));
+        let reported = last_report.map_or(u64::MAX, |at| at.second().saturating_sub(REPORTED_AFTER_S));
         let capacity = room.tickets.load.capacity();
         room.attendance.judge(passed.min(reported), &mut self.show_up, capacity);
         self.publish_show_up(room);
@@ -256,6 +261,17 @@ impl RoomControl {
         let capacity = targets.capacity;
         let stays = targets.keeps_queue && room.schedule.is_near(&self.density, capacity);
         if capacity > Rate::ZERO && !stays {
+            self.fit_schedule(room, now);
+        }
+    }
+
+    /// Makes the schedule anew where newcomers get another part of the capacity than it was made for. While
+    /// nobody waits a second holds all of the capacity: whoever comes is let in as fast as the origin takes.
+    fn follow_newcomers(&mut self, room: &Room, now: Timestamp) {
+        let capacity = room.tickets.load.capacity();
+        let is_waited = room.busy(now);
+        self.density.newcomers_part = if is_waited { room.bypass.newcomers_part(capacity) } else { 1.0 };
+        if capacity > Rate::ZERO && !room.schedule.is_near(&self.density, capacity) {
             self.fit_schedule(room, now);
         }
     }

@@ -2,11 +2,14 @@
 //!
 //! The limit decides what the origin does. The room's part is that the gate never runs dry while people wait,
 //! and that they wait in the room, not at the gate. The estimated capacity does not help: too low, it is
-//! never tested; too high, it would flood the queue. What counts is the queue and the work in transit to it:
+//! never tested; too high, it would flood the queue. What counts is the queue and the work in transit to it.
+//!
+//! Requests of sessions under way do not count in it. They go before newcomers, and come in bursts: the parts
+//! of a page. If they did, newcomers would not be admitted while such a burst waits, and one response time
+//! later the gate, which admits pages evenly (`gate/pages.rs`), would have none to let through.
 //!
 //! ```text
-//! z  = k F                       work per second that keeps the queue as it is
-//! v  = (z - A) / e               of it the first requests of newcomers
+//! v  = k F - A                   promised work per second that keeps the queue as it is
 //! u  = (v + (Q* - Q + v T - P) / 1 s) / show-up ratio
 //!                                promises admitted per second, 0 <= u <= 4 max(F, outflow)
 //! P' = u * show-up ratio - P / T work in transit: admitted and not yet here
@@ -18,9 +21,9 @@
 //!                                the origin had free slots and nobody queued
 //! ```
 //!
-//! * `Q` work in the gate's queue, `D` work per second that left it for the origin, `A` of it bypass traffic.
-//! * `e` work of a newcomer's first page over that of its first request (`session/forecast.rs`); 1 without
-//!   sessions.
+//! * `Q` work in the gate's queue, `D` work per second that left it for the origin, `A` of it bypass traffic;
+//!   all three without requests of sessions under way. What the visitors in transit will ask for when they
+//!   are sessions is in `A`.
 //! * `T` 0.5 s: an admitted visitor comes within a second or so (a page asks, a connection is made).
 //! * `s`: how unevenly visitors come is seen by the queue that runs dry. Pages are answered in their turn and
 //!   come at once: half the queue is enough for them, and they wait half as long in it. Where visitors come
@@ -36,8 +39,8 @@
 
 use crate::decaying::keep;
 use crate::gate::Totals;
-use crate::queue_target::queue_target;
-use crate::units::{Cost, Rate, Timestamp};
+use crate::queue_target::newcomers_target;
+use crate::units::{Cost, Timestamp};
 
 /// Mean time from being admitted to being here (`T`), in seconds.
 pub(super) const IN_TRANSIT_S: f64 = 0.5;
@@ -61,10 +64,11 @@ const MAX_PACE: f64 = 4.0;
 /// Inputs of a tick. Rates in cost units per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacingInputs {
-    /// The rate to start from.
+    /// The rate to start from, without requests of sessions.
     pub(super) outflow: f64,
     pub(super) bypass: f64,
-    /// Work that a newcomer brings within seconds, over that of the request which is admitted.
+    /// Work of sessions under way, and of a newcomer's first page over that of its first request.
+    pub(super) sessions: f64,
     pub(super) first_page_ratio: f64,
     /// The capacity is searched for, or the origin is probed with more.
     pub(super) is_searching: bool,
@@ -77,7 +81,7 @@ pub(super) struct PacingInputs {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct QueuePacer {
     observed_at: Option<Timestamp>,
-    /// Work that had left the gate's queue by then, since the start.
+    /// Work that had left the queue at the gate by then, since the start.
     forwarded: Cost,
     /// `F`.
     flow: f64,
@@ -103,8 +107,8 @@ impl QueuePacer {
     }
 
     /// No one waits: what was learned does not apply to the next crowd.
-    pub(super) fn reset(&mut self, outflow: Rate) {
-        self.flow = outflow.get();
+    pub(super) fn reset(&mut self, outflow: f64) {
+        self.flow = outflow;
         self.correction = 1.0;
     }
 
@@ -115,17 +119,17 @@ impl QueuePacer {
         self.queued = (self.queued + came - self.flow * dt_s).max(0.0);
     }
 
-    /// The gate's queue, while nobody waits.
+    /// The queue at the gate, while nobody waits.
     pub(super) fn see_queue(&mut self, gate: &Totals) {
-        self.queued = gate.backlog_cost().units();
+        self.queued = gate.entering_cost.units();
     }
 
     /// Observes the gate; without `inputs`, only for the sake of the next observation.
     pub(super) fn observe(&mut self, gate: &Totals, inputs: Option<&PacingInputs>, now: Timestamp) {
         let over_s = self.observed_at.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64());
-        let before = std::mem::replace(&mut self.forwarded, gate.forwarded_cost);
+        let before = std::mem::replace(&mut self.forwarded, gate.forwarded_entering);
         let Some(inputs) = inputs else { return };
-        self.queued = gate.backlog_cost().units();
+        self.queued = gate.entering_cost.units();
         if over_s <= 0.0 {
             if self.flow == 0.0 {
                 // The first observation of all, and a crowd was there before it.
@@ -135,7 +139,7 @@ impl QueuePacer {
         }
         // The origin could take more, and nobody waits at the gate for anything else.
         let is_starved = gate.has_room() && gate.queued == 0;
-        let left = gate.forwarded_cost.saturating_sub(before).units() / over_s;
+        let left = gate.forwarded_entering.saturating_sub(before).units() / over_s;
         let goal = if is_starved { left.max(self.flow).max(inputs.outflow) } else { left };
         self.flow += (goal - self.flow) * (1.0 - keep(over_s, FLOW_MEMORY_S));
         let lacks_queue = is_starved && !self.is_deferring && !self.is_overruled && !inputs.is_searching;
@@ -156,12 +160,13 @@ impl QueuePacer {
     }
 
     fn queue_target(&self, inputs: &PacingInputs) -> f64 {
-        self.share * queue_target(self.flow, inputs.mean_cost, inputs.max_queued)
+        let PacingInputs { sessions, first_page_ratio, mean_cost, max_queued, .. } = *inputs;
+        self.share * newcomers_target(self.flow, sessions, first_page_ratio, mean_cost, max_queued)
     }
 
     /// Promised work to admit per second (`u`).
     pub(super) fn pace(&mut self, inputs: &PacingInputs) -> f64 {
-        let own = (self.correction * self.flow - inputs.bypass).max(0.0) / inputs.first_page_ratio;
+        let own = (self.correction * self.flow - inputs.bypass).max(0.0);
         let missing = self.queue_target(inputs) - self.queued;
         let pace = own + (missing + own * IN_TRANSIT_S - self.in_transit) / SETTLE_S;
         let most = MAX_PACE * self.flow.max(inputs.outflow);
@@ -193,6 +198,7 @@ mod tests {
     const INPUTS: PacingInputs = PacingInputs {
         outflow: 1_000.0,
         bypass: 0.0,
+        sessions: 0.0,
         first_page_ratio: 1.0,
         is_searching: false,
         mean_cost: 1.0,
@@ -201,9 +207,9 @@ mod tests {
     };
 
     fn gate(queued: u64, forwarded: u64) -> Totals {
-        let (queued_cost, forwarded_cost) =
+        let (entering_cost, forwarded_entering) =
             (Cost::from_hundredths(queued * 100), Cost::from_hundredths(forwarded * 100));
-        Totals { queued_cost, forwarded_cost, limit: Some(u32::from(queued == 0)), ..Totals::default() }
+        Totals { entering_cost, forwarded_entering, limit: Some(u32::from(queued == 0)), ..Totals::default() }
     }
 
     fn at(second: u64) -> Timestamp {
@@ -242,6 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn requests_of_sessions_under_way_are_not_in_the_queue_that_is_kept() {
+        let mut pacer = QueuePacer::new();
+        let of_sessions = Cost::from_hundredths(90_000);
+        for second in 0..20 {
+            let gate = gate(50, 100 * second);
+            let queued_cost = gate.entering_cost + of_sessions;
+            let forwarded_cost = gate.forwarded_entering + of_sessions;
+            let gate = Totals { queued: 950, queued_cost, forwarded_cost, ..gate };
+            pacer.observe(&gate, Some(&INPUTS), at(second));
+        }
+        assert_eq!(pacer.queued, 50.0);
+        assert!((pacer.flow - 100.0).abs() < 1e-3, "{pacer:?}");
+    }
+
+    #[test]
     fn the_flow_is_what_leaves_between_two_observations() {
         let mut pacer = QueuePacer::new();
         pacer.observe(&gate(100, 700), Some(&INPUTS), at(0));
@@ -254,21 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn of_the_work_that_is_left_first_requests_get_their_part_of_a_page() {
-        let mut pacer = QueuePacer::new();
-        pacer.reset(Rate::per_second(1_000.0).unwrap_or_default());
-        let mut pace = |first_page_ratio| {
-            let inputs = PacingInputs { bypass: 300.0, first_page_ratio, ..INPUTS };
-            pacer.queued = pacer.queue_target(&inputs);
-            pacer.pace(&inputs)
-        };
-        assert!((pace(1.0) / pace(7.0) - 7.0).abs() < 1e-9);
-    }
-
-    #[test]
     fn queued_work_and_work_in_transit_are_not_admitted_twice() {
         let mut pacer = QueuePacer::new();
-        pacer.reset(Rate::per_second(1_000.0).unwrap_or_default());
+        pacer.reset(1_000.0);
         let wanted = pacer.pace(&INPUTS);
         pacer.admitted(100.0, &INPUTS);
         assert!((wanted - pacer.pace(&INPUTS) - 100.0).abs() < 1e-9);

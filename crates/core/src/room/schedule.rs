@@ -6,6 +6,12 @@
 //! `rise_to_newcomers` (WebQ's rule) newcomers are placed in the near seconds instead. While no one waits
 //! there is no order to keep, and the schedule is made anew.
 //!
+//! Where sessions are admitted, most of the capacity goes to visitors who are in. A second is then promised
+//! what first requests of newcomers get of it in the long run (`bypass.rs`). Otherwise it would hold the
+//! newcomers of many seconds: all of them would be due within its first part, which the virtual clock takes
+//! seconds to pass, and whether they came would be known only after that. (While nobody waits it is promised
+//! all of the capacity, so that a burst that the origin can take enters at once.)
+//!
 //! Every fall leaves a seam in the schedule. So small changes of the estimate and of the overbooking leave it
 //! as it is: the waits are computed with the capacity in force.
 
@@ -35,12 +41,14 @@ pub(super) struct Density {
     rise_to_newcomers: bool,
     /// Session slots decide who enters.
     pub(super) is_order_only: bool,
+    /// Part of the capacity that goes to first requests in the long run: the rest is for visitors who are in.
+    pub(super) newcomers_part: f64,
 }
 
 impl Density {
     pub(super) fn new(config: &RoomConfig) -> Self {
         let RoomConfig { overbook_max, rise_to_newcomers, .. } = *config;
-        Self { overbook: 1.0, overbook_max, rise_to_newcomers, is_order_only: false }
+        Self { overbook: 1.0, overbook_max, rise_to_newcomers, is_order_only: false, newcomers_part: 1.0 }
     }
 
     pub(super) fn configure(&mut self, config: &RoomConfig) {
@@ -49,7 +57,7 @@ impl Density {
 
     pub(super) fn limit(&self, capacity: Rate) -> Cost {
         let most = if self.is_order_only { MAX_IN_ORDER } else { f64::MAX };
-        limit(capacity.get().min(most), self.overbook)
+        limit((capacity.get() * self.newcomers_part).min(most), self.overbook)
     }
 }
 
@@ -261,6 +269,18 @@ mod tests {
             assert_eq!(density.overbook, expected, "{show_up} come");
             assert_eq!(schedule.slots.limit(), limit(10.0, expected));
         }
+    }
+
+    #[test]
+    fn a_second_holds_what_newcomers_get_of_the_capacity() {
+        let config = RoomConfig::default();
+        let (schedule, mut density) = (schedule(&config, 10.0, 0), Density::new(&config));
+        assert!(schedule.is_near(&density, rate(10.0)));
+        density.newcomers_part = 0.25;
+        assert!(!schedule.is_near(&density, rate(10.0)));
+        schedule.fit(&density, rate(10.0), START, START);
+        assert_eq!(schedule.slots.limit(), limit(2.5, 1.0));
+        assert!(schedule.is_near(&density, rate(10.0)));
     }
 
     #[test]

@@ -84,8 +84,9 @@ pub(super) struct Tokenchecks {
     samples: Vec<Sample>,
     /// Work queued at all of them.
     pub(super) queued: Cost,
-    /// Work that all of them have forwarded, each since its first report.
+    /// Work that all of them have forwarded, each since its first report, and what of it was entering.
     forwarded: Cost,
+    forwarded_entering: Cost,
     pub(super) last_report: Option<Timestamp>,
     /// The last report that had a gate.
     last_gate: Option<Timestamp>,
@@ -117,8 +118,11 @@ impl Tokenchecks {
         match self.members.iter_mut().find(|member| member.from == from) {
             Some(known) => {
                 // A process that was started anew counts from nothing.
-                let more = gate.forwarded_cost.saturating_sub(known.gate.forwarded_cost);
-                self.forwarded += more.min(Rate::MAX.over(MAX_BOOKED));
+                let more = |of: fn(&Totals) -> Cost| {
+                    of(&gate).saturating_sub(of(&known.gate)).min(Rate::MAX.over(MAX_BOOKED))
+                };
+                self.forwarded += more(|gate| gate.forwarded_cost);
+                self.forwarded_entering += more(|gate| gate.forwarded_entering);
                 *known = new;
             }
             None if is_full => {}
@@ -138,10 +142,12 @@ impl Tokenchecks {
     }
 
     fn gate(&self) -> Totals {
-        let mut sum = Totals { limit: Some(0), forwarded_cost: self.forwarded, ..Totals::default() };
+        let (forwarded_cost, forwarded_entering) = (self.forwarded, self.forwarded_entering);
+        let mut sum = Totals { limit: Some(0), forwarded_cost, forwarded_entering, ..Totals::default() };
         for Tokencheck { gate, .. } in &self.members {
             sum.queued = sum.queued.saturating_add(gate.queued);
             sum.queued_cost += gate.queued_cost;
+            sum.entering_cost += gate.entering_cost;
             sum.in_flight = sum.in_flight.saturating_add(gate.in_flight);
             sum.limit = sum.limit.zip(gate.limit).map(|(a, b)| a.saturating_add(b));
             sum.max_queue = sum.max_queue.saturating_add(gate.max_queue);
@@ -216,7 +222,8 @@ mod tests {
 
     fn report(from: u64, queued: u64, limit: Option<u32>) -> Feedback {
         let queued_cost = Cost::from_hundredths(queued);
-        let gate = Totals { queued: 1, queued_cost, limit, in_flight: 2, ..Totals::default() };
+        let entering_cost = Cost::from_hundredths(queued / 2);
+        let gate = Totals { queued: 1, queued_cost, entering_cost, limit, in_flight: 2, ..Totals::default() };
         Feedback { from, gate: Some(gate), queued: queued_cost, ..Feedback::default() }
     }
 
@@ -231,6 +238,7 @@ mod tests {
         assert_eq!((gate.queued, gate.in_flight, gate.limit), (3, 6, Some(21)));
         assert_eq!((tokenchecks.take_news(), tokenchecks.limit_of_each()), (None, Some(7)));
         assert_eq!(tokenchecks.queued, Cost::from_hundredths(300));
+        assert_eq!(gate.entering_cost, Cost::from_hundredths(150));
         // One without a limit; the others fall silent.
         tokenchecks.take_report(&report(2, 50, None), START + 2 * SILENT);
         assert_eq!(tokenchecks.take_news().map(|gate| (gate.in_flight, gate.limit)), Some((2, None)));
@@ -242,12 +250,16 @@ mod tests {
         let mut tokenchecks = Tokenchecks::default();
         let mut forwarded = |hundredths| {
             let mut report = report(1, 0, None);
-            report.gate.as_mut().expect("a gate").forwarded_cost = Cost::from_hundredths(hundredths);
+            let gate = report.gate.as_mut().expect("a gate");
+            gate.forwarded_cost = Cost::from_hundredths(hundredths);
+            gate.forwarded_entering = Cost::from_hundredths(hundredths / 10);
             tokenchecks.take_report(&report, START);
-            tokenchecks.gate().forwarded_cost.hundredths()
+            let Totals { forwarded_cost, forwarded_entering, .. } = tokenchecks.gate();
+            (forwarded_cost.hundredths(), forwarded_entering.hundredths())
         };
-        assert_eq!([900, 1_000, 0, 30].map(&mut forwarded), [0, 100, 100, 130]);
-        assert_eq!(forwarded(u64::MAX), 130 + Rate::MAX.over(MAX_BOOKED).hundredths(), "bounded");
+        assert_eq!([900, 1_000, 0, 30].map(&mut forwarded), [(0, 0), (100, 10), (100, 10), (130, 13)]);
+        let most = Rate::MAX.over(MAX_BOOKED).hundredths();
+        assert_eq!(forwarded(u64::MAX), (130 + most, 13 + most), "bounded");
     }
 
     #[test]

@@ -267,6 +267,8 @@ impl Model {
         let newcomers = self.waiting.iter().filter(|w| w.lane == Lane::Newcomer).count();
         let of_sessions = self.waiting.iter().filter(|w| w.lane.is_of_session()).count();
         assert_eq!((t.newcomers, t.of_sessions), (newcomers, of_sessions));
+        let entering = self.waiting.iter().filter(|w| !w.lane.is_of_session()).map(|w| &w.request);
+        assert_eq!(t.entering_cost, entering.fold(Cost::ZERO, cost), "none is held by its class");
         assert_eq!(self.gate.next_ready(), None, "no class has an egress bucket");
         assert_eq!((t.admitted, t.admitted_cost), (admitted().count(), admitted().fold(Cost::ZERO, cost)));
         assert_eq!(t.in_flight_cost, self.in_flight.iter().map(|(r, _)| r).fold(Cost::ZERO, cost));

@@ -398,6 +398,7 @@ fn a_class_held_by_its_bucket_lets_others_pass() {
     assert_eq!(gate.arrive(request(3, 1), ms(1)), QueueDecision::Forward);
     assert_eq!((gate.next(ms(99)), gate.next_ready()), (None, Some(ms(100))));
     assert_eq!((gate.totals().held, gate.totals().backlog()), (1, 0));
+    assert_eq!(gate.totals().entering_cost, Cost::ZERO, "the origin is not what it waits for");
     assert_eq!(gate.next(ms(100)).and_then(Leaving::forwarded).map(|w| w.id), Some(2));
     assert_eq!(gate.next_ready(), None);
 }

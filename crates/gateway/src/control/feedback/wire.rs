@@ -4,7 +4,8 @@
 //! ```text
 //! report  {"admitted": N, "over_ms": MS, "queued": N, "shown": [[SECOND, N], ...],
 //!          "from": ID, "gate": {"queued": REQUESTS, "in_flight": REQUESTS, "limit": REQUESTS or null,
-//!          "forwarded": N, "max_queue": REQUESTS, "max_queue_wait_ms": MS}, "origin_gone": true,
+//!          "forwarded": N, "entering": N, "forwarded_entering": N, "max_queue": REQUESTS,
+//!          "max_queue_wait_ms": MS}, "origin_gone": true,
 //!          "samples": [[CLASS, N, COUNT, AGE_US, RESPONSE_US, IN_FLIGHT, OK, BACKLOG], ...],
 //!          "lingered": [[SAMPLE, LINGERED_US], ...],
 //!          "sessions": {"free": PLACES or null, "per_s": PLACES_PER_S, "next_s": SECONDS} or null,
@@ -16,7 +17,8 @@
 //! ```
 //! `N` is work in hundredths of a cost unit. `AGE_US` is how long before the report the last of them ended,
 //! since the hosts' clocks may differ. `OK` and `BACKLOG` are 0 or 1. `SAMPLE` is an index into `samples`;
-//! samples without a row did not linger. (A ninth number in the rows of `samples` would make an older
+//! samples without a row did not linger. `entering` and `forwarded_entering` are the parts of what waits and
+//! of what was forwarded that are not of sessions under way. (A ninth number in the rows of `samples` would make an older
 //! tokengen refuse the report.)
 
 use std::time::Duration;
@@ -95,6 +97,8 @@ pub(crate) fn write(report: &Feedback) -> Value {
             "in_flight": gate.in_flight,
             "limit": gate.limit,
             "forwarded": gate.forwarded_cost.hundredths(),
+            "entering": gate.entering_cost.hundredths(),
+            "forwarded_entering": gate.forwarded_entering.hundredths(),
             "max_queue": gate.max_queue,
             "max_queue_wait_ms": millis(gate.max_queue_wait),
         });
@@ -143,12 +147,17 @@ fn parse_expected(expected: &Value) -> Option<ExpectedSessions> {
 fn parse_gate(gate: &Value, queued_cost: Cost) -> Option<Totals> {
     let count = |name: &str| gate.get(name)?.as_u64();
     let limit = optional(gate, "limit", Value::as_u64)?;
+    let forwarded_cost = Cost::from_hundredths(count("forwarded")?);
+    // An older tokencheck does not tell requests of sessions apart.
+    let work_or = |name, or| Some(optional(gate, name, Value::as_u64)?.map_or(or, Cost::from_hundredths));
     Some(Totals {
         queued: usize::try_from(count("queued")?).ok()?,
         queued_cost,
+        entering_cost: work_or("entering", queued_cost)?,
         in_flight: u32::try_from(count("in_flight")?).ok()?,
         limit: limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
-        forwarded_cost: Cost::from_hundredths(count("forwarded")?),
+        forwarded_cost,
+        forwarded_entering: work_or("forwarded_entering", forwarded_cost)?,
         max_queue: usize::try_from(count("max_queue")?).ok()?,
         max_queue_wait: Duration::from_millis(count("max_queue_wait_ms")?).min(MAX_OVER),
         ..Totals::default()

@@ -46,6 +46,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         in_flight: 9,
         limit: Some(12),
         forwarded_cost: Cost::from_hundredths(4_200),
+        forwarded_entering: Cost::from_hundredths(350),
         max_queue: 100,
         max_queue_wait: Duration::from_secs(30),
         ..Totals::default()
@@ -88,7 +89,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         "from": 77, "origin_gone": true,
         "gate": {
             "queued": 2, "in_flight": 9, "limit": 12, "forwarded": 4_200, "max_queue": 100,
-            "max_queue_wait_ms": 30_000,
+            "entering": 0, "forwarded_entering": 350, "max_queue_wait_ms": 30_000,
         },
         "samples": [[3, 250, 7, 700_000, 123_456, 4, 1, 0], [3, 250, 14, 100_000, 123_456, 5, 1, 0]],
         "lingered": [[1, 125_000]],
@@ -98,6 +99,21 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
     });
     assert_eq!(write(&sum), wire);
     assert_eq!(parse(&wire), Some(sum));
+}
+
+#[test]
+fn to_a_tokencheck_that_does_not_tell_requests_of_sessions_apart_none_is_of_one() {
+    let mut report = old(1, json!(500));
+    report["queued"] = json!(300);
+    report["gate"] = json!({
+        "queued": 3, "in_flight": 9, "limit": 12, "forwarded": 4_200, "max_queue": 100,
+        "max_queue_wait_ms": 30_000,
+    });
+    let gate = parse(&report).and_then(|report| report.gate).expect("a gate");
+    assert_eq!(gate.entering_cost, Cost::from_hundredths(300));
+    assert_eq!(gate.forwarded_entering, Cost::from_hundredths(4_200));
+    report["gate"]["entering"] = json!(-1);
+    assert_eq!(parse(&report), None);
 }
 
 #[test]
