@@ -4,9 +4,9 @@
 //! Q*  =  0.1 s F + sqrt(F v 1 s) + v / 2
 //! ```
 //!
-//! where `F` is the work per second that leaves the queue and `v` the mean cost of a visitor. Where requests of
-//! sessions under way go before it, `S` cost units per second, the queue is of first requests of newcomers, and
-//! has to last through their lulls as well. A newcomer brings a whole page, `e` times its first request:
+//! where `F` is the work per second that leaves the queue and `v` the mean cost of a visitor. Where requests
+//! of sessions under way go before it, `S` cost units per second, the queue is one of first requests, and has
+//! to last through lulls of the sessions as well. A newcomer brings a page, `e` times its first request:
 //!
 //! ```text
 //! Q*  =  0.1 s F + sqrt((F + S / e^2) v 1 s) + v / 2

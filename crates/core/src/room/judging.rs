@@ -4,11 +4,12 @@
 //! judged before the wall clock has passed it, too: a visitor who comes at the time that was announced first
 //! is no no-show, however far the virtual clock has run ahead.
 //!
-//! It may be minutes ahead, after a crowd that came while little capacity was known. As pages ask every 20 s
-//! at least, whoever has not asked within [`MISSED`] of its turn is gone in all probability, and the second
-//! is judged then. Otherwise those who left would be expected for minutes, and everybody told too long a wait
-//! (at a real service, 20 % too long, and visitors who slept through their turns). A program that sleeps
-//! until its time counts as a no-show until it comes.
+//! It may be minutes ahead, after a crowd that came while little capacity was known. Where sessions are
+//! admitted, most visitors read pages, which ask every 20 s at least. Whoever has not asked within [`MISSED`]
+//! of its turn is gone in all probability, and the second is judged then. Otherwise those who left would be
+//! expected for minutes, and everybody told too long a wait (at a real service, 20 % too long, and visitors
+//! slept through their turns). A program that sleeps until its time counts as a no-show until it comes.
+//! WebQ's visitors all do; so where requests are admitted the wall clock decides alone.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,7 +32,8 @@ pub(super) struct Judging {
 
 impl Judging {
     /// On a tick, with the virtual clock at `clock_at`: seconds before the one returned can be judged.
-    pub(super) fn until(&mut self, clock_at: Timestamp, now: Timestamp) -> u64 {
+    /// `are_pages`: those who wait ask again without waiting for their time.
+    pub(super) fn until(&mut self, clock_at: Timestamp, now: Timestamp, are_pages: bool) -> u64 {
         let second = clock_at.second();
         if self.entered.back().is_none_or(|(last, _)| *last < second) {
             self.entered.push_back((second, now));
@@ -42,7 +44,8 @@ impl Judging {
             self.missed_until = *second;
             self.entered.pop_front();
         }
-        clock_at.min(now).second().saturating_sub(CONNECT.as_secs()).max(self.missed_until)
+        let passed = clock_at.min(now).second().saturating_sub(CONNECT.as_secs());
+        if are_pages { passed.max(self.missed_until) } else { passed }
     }
 }
 
@@ -61,7 +64,8 @@ mod tests {
     fn a_second_is_judged_two_seconds_after_both_clocks_have_passed_it() {
         let mut judging = Judging::default();
         for (clock, now, expected) in [(10, 10, 8), (10, 12, 8), (12, 12, 10), (13, 12, 10), (13, 14, 11)] {
-            assert_eq!(judging.until(at(clock), at(now)), START.second() + expected, "{clock} {now}");
+            let until = judging.until(at(clock), at(now), true);
+            assert_eq!(until, START.second() + expected, "{clock} {now}");
         }
     }
 
@@ -69,17 +73,22 @@ mod tests {
     fn where_the_virtual_clock_is_ahead_pages_have_as_long_as_they_take_to_ask() {
         let mut judging = Judging::default();
         // In ten seconds the virtual clock passes ten minutes.
-        let mut until =
-            |now: u64| judging.until(at(60 * now.min(10)), at(now)).saturating_sub(START.second());
-        let judged: Vec<u64> = (0..40).map(&mut until).collect();
+        let mut until = |now: u64, are_pages: bool| {
+            let until = judging.until(at(60 * now.min(10)), at(now), are_pages);
+            until.saturating_sub(START.second())
+        };
+        let judged: Vec<u64> = (0..40).map(|now| until(now, true)).collect();
         assert_eq!(judged[..22], std::array::from_fn::<u64, 22, _>(|now| (now as u64).saturating_sub(2)));
         assert_eq!((judged[23], judged[27], judged[32], judged[39]), (60, 300, 600, 600));
+        assert_eq!(until(40, false), 38, "programs sleep until their time");
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut judging = Judging::default();
-        (0..10_000).for_each(|n| _ = judging.until(at(n), START + Duration::from_millis(100) * n as u32));
+        for n in 0..10_000 {
+            judging.until(at(u64::from(n)), START + Duration::from_millis(100) * n, true);
+        }
         assert!(judging.entered.len() <= 220, "{}", judging.entered.len());
     }
 }

@@ -17,9 +17,9 @@
 //! ```
 //! `N` is work in hundredths of a cost unit. `AGE_US` is how long before the report the last of them ended,
 //! since the hosts' clocks may differ. `OK` and `BACKLOG` are 0 or 1. `SAMPLE` is an index into `samples`;
-//! samples without a row did not linger. `entering` and `forwarded_entering` are the parts of what waits and
-//! of what was forwarded that are not of sessions under way. (A ninth number in the rows of `samples` would make an older
-//! tokengen refuse the report.)
+//! samples without a row did not linger. (A ninth number in the rows of `samples` would make an older
+//! tokengen refuse the report.) `entering` and `forwarded_entering` are the parts of what waits and of what
+//! was forwarded that are not of sessions under way.
 
 use std::time::Duration;
 

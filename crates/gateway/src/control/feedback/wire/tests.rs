@@ -28,6 +28,20 @@ const EXPECTED: ExpectedSessions = ExpectedSessions {
     first_page_ratio: 6.0,
 };
 
+fn gate() -> Totals {
+    Totals {
+        queued: 2,
+        queued_cost: Cost::ZERO,
+        in_flight: 9,
+        limit: Some(12),
+        forwarded_cost: Cost::from_hundredths(4_200),
+        forwarded_entering: Cost::from_hundredths(350),
+        max_queue: 100,
+        max_queue_wait: Duration::from_secs(30),
+        ..Totals::default()
+    }
+}
+
 #[test]
 fn reports_survive_the_wire_and_a_lost_exchange() {
     let over = Duration::from_millis(500);
@@ -40,17 +54,7 @@ fn reports_survive_the_wire_and_a_lost_exchange() {
         samples: vec![sample(4, 700), sample(5, 600)],
         ..Feedback::default()
     };
-    let gate = Totals {
-        queued: 2,
-        queued_cost: Cost::ZERO,
-        in_flight: 9,
-        limit: Some(12),
-        forwarded_cost: Cost::from_hundredths(4_200),
-        forwarded_entering: Cost::from_hundredths(350),
-        max_queue: 100,
-        max_queue_wait: Duration::from_secs(30),
-        ..Totals::default()
-    };
+    let gate = gate();
     let second = Feedback {
         from: 77,
         at: REPORTED_AT,
