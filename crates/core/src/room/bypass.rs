@@ -26,7 +26,7 @@ pub(super) struct Bypass {
     /// All bypass traffic, and all but what sessions are foreseen to ask for.
     per_s: AtomicF64,
     others_per_s: AtomicF64,
-    /// Of it, what is of no session.
+    /// All bypass traffic that is of no session.
     ordinary_per_s: AtomicF64,
     /// Of [`Foreseen`].
     each_per_s: AtomicF64,

@@ -266,7 +266,7 @@ impl RoomControl {
     }
 
     /// Makes the schedule anew where newcomers get another part of the capacity than it was made for. While
-    /// nobody waits a second holds all of the capacity: whoever comes is let in as fast as the origin takes.
+    /// nobody waits a second holds all of the capacity, so that a burst the origin can take enters at once.
     fn follow_newcomers(&mut self, room: &Room, now: Timestamp) {
         let capacity = room.tickets.load.capacity();
         let is_waited = room.busy(now);

@@ -468,3 +468,24 @@ fn behind_all_who_wait_a_ticket_is_due_in_as_many_seconds_as_it_says() {
     // At five first requests a second.
     assert!((15.0..30.0).contains(&left.wait.as_secs_f64()), "{left:?}");
 }
+
+/// After a crowd that came while little capacity was known, the virtual clock is minutes ahead. Pages that
+/// have not asked for twenty seconds are gone; programs sleep until the time that they were told.
+#[test]
+fn where_sessions_are_admitted_who_left_is_known_although_the_virtual_clock_is_ahead() {
+    let capacity = |per_s| Rate::per_second(per_s).unwrap();
+    let show_up = |expected: Option<ExpectedSessions>| {
+        let room = Room::new(config(), capacity(1.0), START);
+        room.expect_sessions(expected);
+        (0..500).for_each(|nonce| _ = room.arrive(ClassId(0), nonce, None, START));
+        room.set_capacity(capacity(1_000.0), at(100));
+        (200..=28_000).step_by(100).for_each(|ms| room.tick(at(ms), Cost::ZERO));
+        assert!(!room.busy(at(28_000)), "all have had their turn");
+        room.state(at(28_000)).show_up
+    };
+    let (each_per_s, newcomers_share) = (0.5, 0.5);
+    let expected =
+        ExpectedSessions { per_s: 0.0, each_per_s, newcomers_share, first: 1.0, first_page_ratio: 1.0 };
+    let (pages, programs) = (show_up(Some(expected)), show_up(None));
+    assert!(pages < 0.6 && programs > 0.9, "{pages} {programs}");
+}
