@@ -184,7 +184,6 @@ impl Gate {
         self.occupied.insert(class.index());
         self.totals.queued += 1;
         self.totals.queued_cost += cost;
-        self.totals.of_sessions += usize::from(lane.is_of_session());
         self.totals.newcomers += usize::from(lane == Lane::Newcomer);
         self.update(class, now);
         QueueDecision::Queued(handle)
@@ -338,7 +337,7 @@ impl Gate {
     /// A newcomer may go while fewer first requests of pages than this are at the origin; `None`: there is no
     /// in-flight limit.
     pub fn max_pages(&self) -> Option<f64> {
-        self.pages.most(self.totals.limit)
+        self.pages.most(self.totals.limit, self.totals.of_sessions)
     }
 
     /// Newcomers go in order of arrival with the requests of sessions while fewer than this of those wait,
@@ -396,7 +395,6 @@ impl Gate {
         let class = waiting.class.index();
         self.totals.queued -= 1;
         self.totals.queued_cost = self.totals.queued_cost - waiting.cost;
-        self.totals.of_sessions -= usize::from(waiting.lane.is_of_session());
         self.totals.newcomers -= usize::from(waiting.lane == Lane::Newcomer);
         if self.classes[class].is_empty() {
             self.occupied.remove(class);
@@ -432,21 +430,19 @@ impl Gate {
     /// Brings schedulers, patience, egress times and totals up to date after a change of a class.
     fn update(&mut self, id: ClassId, now: Timestamp) {
         let class = &mut self.classes[id.index()];
-        let (mut ready_at, mut next) = (None, None);
-        let (mut held, mut admitted, mut entering) = (class.queued(), Backlog::default(), Cost::ZERO);
-        match class.state(&self.pages, now) {
-            ClassState::Ready(lane, head) => {
-                (held, admitted) = (Backlog::default(), class.queued_admitted());
-                entering = class.queued_entering();
-                next = Some((lane, head));
-            }
-            ClassState::Later(at) => ready_at = Some(at),
-            ClassState::Closed => {
-                (held, admitted) = (Backlog::default(), class.queued_admitted());
-                entering = class.queued_entering();
-            }
-            ClassState::Empty | ClassState::Full => {}
-        }
+        let state = class.state(&self.pages, now);
+        let (ready_at, next) = match state {
+            ClassState::Ready(lane, head) => (None, Some((lane, head))),
+            ClassState::Later(at) => (Some(at), None),
+            ClassState::Closed | ClassState::Empty | ClassState::Full => (None, None),
+        };
+        let (held, admitted, entering, of_sessions) =
+            if matches!(state, ClassState::Ready(..) | ClassState::Closed) {
+                let (entering, of_sessions) = (class.queued_entering(), class.queued_of_sessions());
+                (Backlog::default(), class.queued_admitted(), entering, of_sessions)
+            } else {
+                (class.queued(), Backlog::default(), Cost::ZERO, 0)
+            };
         let goes_first = |lane: Lane| self.pages.goes_first(lane);
         set_next(&mut self.scheduler, id, |lane| !goes_first(lane), next, class);
         // Most classes have no sessions most of the time.
@@ -459,6 +455,8 @@ impl Gate {
         self.patience.set(id.index(), class.patience_ends().map(|at| u128::from(at.as_micros())));
         let before = std::mem::replace(&mut class.entering_cost, entering);
         self.totals.entering_cost = (self.totals.entering_cost + entering).saturating_sub(before);
+        let before = std::mem::replace(&mut class.of_sessions, of_sessions);
+        self.totals.of_sessions = self.totals.of_sessions + of_sessions - before;
         recount(&mut class.held, held, &mut self.totals.held, &mut self.totals.held_cost);
     }
 }

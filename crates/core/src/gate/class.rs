@@ -33,8 +33,9 @@ pub(super) struct Class {
     pub(super) held: Backlog,
     /// The class's part of [`super::Totals::admitted`].
     pub(super) admitted: Backlog,
-    /// The class's part of [`super::Totals::entering_cost`].
+    /// The class's part of [`super::Totals::entering_cost`] and of [`super::Totals::of_sessions`].
     pub(super) entering_cost: Cost,
+    pub(super) of_sessions: usize,
     /// Whether requests of admitted sessions waited at the last update.
     pub(super) had_admitted: bool,
 }
@@ -68,6 +69,7 @@ impl Class {
             held: Backlog::default(),
             admitted: Backlog::default(),
             entering_cost: Cost::ZERO,
+            of_sessions: 0,
             had_admitted: false,
         };
         class.set(&here, config);
@@ -223,6 +225,11 @@ impl Class {
     /// Work that waits and is not of sessions under way.
     pub(super) fn queued_entering(&self) -> Cost {
         self.queued_cost.saturating_sub(self.session_cost)
+    }
+
+    /// Requests that wait and are of sessions under way.
+    pub(super) fn queued_of_sessions(&self) -> usize {
+        self.queue.len_of(Lane::Admitted)
     }
 
     pub(super) fn has_queued(&self, lane: Lane) -> bool {

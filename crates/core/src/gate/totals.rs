@@ -27,7 +27,7 @@ pub struct Totals {
     /// Of the requests that wait for the origin alone, those of admitted sessions, also first ones.
     pub admitted: usize,
     pub admitted_cost: Cost,
-    /// Of the waiting requests, those of sessions under way, also those held back by their class's limits.
+    /// Of the requests that wait for the origin alone, those of sessions under way.
     pub of_sessions: usize,
     /// Work of the requests that wait for the origin alone, but for those of sessions under way.
     pub entering_cost: Cost,

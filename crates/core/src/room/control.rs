@@ -236,14 +236,15 @@ impl RoomControl {
         // Not before tokencheck has reported who came: lost reports are no no-shows.
         let last_report = self.tokenchecks.last_report;
         let reported = last_report.map_or(u64::MAX, |at| at.second().saturating_sub(REPORTED_AFTER_S));
-        let capacity = room.tickets.load.capacity();
+        let capacity = self.density.of_newcomers(room.tickets.load.capacity());
         room.attendance.judge(passed.min(reported), &mut self.show_up, capacity);
         self.publish_show_up(room);
     }
 
     fn publish_show_up(&mut self, room: &Room) {
         let load = &room.tickets.load;
-        room.attendance.publish(&self.show_up, load.capacity(), load.mean_cost());
+        let capacity = self.density.of_newcomers(load.capacity());
+        room.attendance.publish(&self.show_up, capacity, load.mean_cost());
         room.schedule.overbook(&mut self.density, room.attendance.show_up.load(), load.capacity());
     }
 

@@ -39,7 +39,7 @@
 
 use crate::decaying::keep;
 use crate::gate::Totals;
-use crate::queue_target::newcomers_target;
+use crate::queue_target::{BesideSessions, newcomers_target};
 use crate::units::{Cost, Timestamp};
 
 /// Mean time from being admitted to being here (`T`), in seconds.
@@ -91,6 +91,8 @@ pub(super) struct QueuePacer {
     share: f64,
     /// `Q`, extrapolated from the last observation.
     queued: f64,
+    /// Requests at the origin.
+    in_flight: u32,
     /// `P`.
     in_transit: f64,
     /// No one is admitted: the queue is too long, which shows nothing about `k`.
@@ -129,7 +131,7 @@ impl QueuePacer {
         let over_s = self.observed_at.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64());
         let before = std::mem::replace(&mut self.forwarded, gate.forwarded_entering);
         let Some(inputs) = inputs else { return };
-        self.queued = gate.entering_cost.units();
+        (self.queued, self.in_flight) = (gate.entering_cost.units(), gate.in_flight);
         if over_s <= 0.0 {
             if self.flow == 0.0 {
                 // The first observation of all, and a crowd was there before it.
@@ -161,7 +163,9 @@ impl QueuePacer {
 
     fn queue_target(&self, inputs: &PacingInputs) -> f64 {
         let PacingInputs { sessions, first_page_ratio, mean_cost, max_queued, .. } = *inputs;
-        self.share * newcomers_target(self.flow, sessions, first_page_ratio, mean_cost, max_queued)
+        let at_origin = f64::from(self.in_flight) * mean_cost;
+        let beside = BesideSessions { sessions, first_page_ratio, at_origin };
+        self.share * newcomers_target(self.flow, &beside, mean_cost, max_queued)
     }
 
     /// Promised work to admit per second (`u`).

@@ -55,6 +55,11 @@ impl Density {
         (self.overbook_max, self.rise_to_newcomers) = (config.overbook_max, config.rise_to_newcomers);
     }
 
+    /// What newcomers get of a capacity in the long run.
+    pub(super) fn of_newcomers(&self, capacity: Rate) -> Rate {
+        Rate::per_second(capacity.get() * self.newcomers_part).unwrap_or_default()
+    }
+
     pub(super) fn limit(&self, capacity: Rate) -> Cost {
         let most = if self.is_order_only { MAX_IN_ORDER } else { f64::MAX };
         limit((capacity.get() * self.newcomers_part).min(most), self.overbook)

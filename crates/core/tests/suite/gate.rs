@@ -402,7 +402,8 @@ fn newcomers_leave_slots_for_the_parts_of_their_pages() {
         assert!(share > 0.99, "{slots} slots, {parts} parts: {share}");
         assert!(waited <= Duration::from_millis(Crowd::EACH_MS), "{slots} slots, {parts} parts: {waited:?}");
         let most = crowd.gate.max_pages().expect("a limit");
-        let expected = f64::from(slots) / (parts as f64 + 1.0);
+        let taken = crowd.gate.totals().of_sessions as f64 / 2.0;
+        let expected = ((f64::from(slots) - taken) / (parts as f64 + 1.0)).max(2.0);
         assert!((most / expected - 1.0).abs() < 0.05, "{slots} slots, {parts} parts: {most}");
     }
 }
@@ -463,6 +464,28 @@ fn pages_of_sessions_take_the_places_of_newcomers() {
     assert!(matches!(ask(&mut gate, 20, Lane::Newcomer, 200), QueueDecision::Queued(_)));
     gate.set_limit(Some(60));
     assert_eq!(gate.next(ms(200)).and_then(Leaving::forwarded).map(|w| w.id), Some(20));
+}
+
+/// Half of the requests of sessions that wait count as work for the slots that parts of newcomers would get.
+#[test]
+fn the_more_requests_of_sessions_wait_the_fewer_newcomers_go() {
+    let mut gate = Gate::new(&config(Some(50), 10));
+    let ask = |gate: &mut Gate, id, lane, at| gate.arrive_as(request(id, 0), lane, None, ms(at));
+    let answer = |gate: &mut Gate, lane, at| {
+        gate.answered(lane, ms(at));
+        gate.finish(ClassId(0), request(0, 0).cost, ms(at));
+    };
+    ask(&mut gate, 0, Lane::Page, 0);
+    answer(&mut gate, Lane::Page, 100);
+    (1..10).for_each(|id| assert_eq!(ask(&mut gate, id, Lane::Admitted, 100), QueueDecision::Forward));
+    (1..10).for_each(|_| answer(&mut gate, Lane::Admitted, 200));
+    let most = |gate: &Gate| gate.max_pages().expect("a limit");
+    for (waiting, expected) in [(0, 5.0), (1, 4.95), (20, 4.0), (60, 2.0), (200, 2.0)] {
+        while gate.totals().of_sessions < waiting {
+            ask(&mut gate, 1_000, Lane::Admitted, 200);
+        }
+        assert!((most(&gate) - expected).abs() < 1e-9, "{waiting} wait: {}", most(&gate));
+    }
 }
 
 #[test]

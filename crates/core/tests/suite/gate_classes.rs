@@ -403,6 +403,27 @@ fn a_class_held_by_its_bucket_lets_others_pass() {
     assert_eq!(gate.next_ready(), None);
 }
 
+/// Newcomers give way to requests of sessions that wait for the origin, not to those that a bucket holds
+/// back.
+#[test]
+fn requests_of_sessions_that_their_class_holds_back_do_not_wait_for_the_origin() {
+    let egress = BucketConfig { rate: Rate::per_second(10.0).unwrap(), burst: Cost::ONE };
+    let slow = ClassConfig { egress, ..ClassConfig::default() };
+    let mut gate = Gate::new(&GateConfig {
+        max_in_flight: Some(8),
+        classes: vec![slow, ClassConfig::default()],
+        ..GateConfig::default()
+    });
+    let request = |id| Request { id, class: ClassId(0), cost: Cost::ONE };
+    let before = gate.max_pages();
+    assert_eq!(gate.arrive_as(request(1), Lane::Admitted, None, ms(0)), QueueDecision::Forward);
+    for id in 2..5 {
+        let decision = gate.arrive_as(request(id), Lane::Admitted, None, ms(0));
+        assert!(matches!(decision, QueueDecision::Queued(_)));
+    }
+    assert_eq!((gate.totals().held, gate.totals().of_sessions, gate.max_pages()), (3, 0, before));
+}
+
 /// The work of an admitted session holds back ordinary requests of its class that arrived before it.
 #[test]
 fn an_admitted_session_uses_the_limits_of_its_class() {
