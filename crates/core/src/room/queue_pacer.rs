@@ -15,7 +15,7 @@
 //! P' = u * show-up ratio - P / T work in transit: admitted and not yet here
 //! F' = (D - F) / 1 s             while the origin is at its limit; else towards max(D, F, outflow)
 //! k' = k r                       r = 0.05/s * clamp((Q* - Q) / Q*, -3, 1);
-//!                                0.3/s while the origin could take more
+//!                                0.3/s while the origin could take more; 0 while that is tried out
 //! Q*                             the queue to keep: `s` times that of `queue_target.rs`
 //! s' = -0.01/s s                 the share of it that is needed: at least 1/2, and 1 after a tick in which
 //!                                the origin had free slots and nobody queued
@@ -28,7 +28,9 @@
 //! * `s`: how unevenly visitors come is seen by the queue that runs dry. Pages are answered in their turn and
 //!   come at once: half the queue is enough for them, and they wait half as long in it. Where visitors come
 //!   late, the queue runs dry, and is kept whole for a while.
-//! * `k` takes in what the show-up ratio does not know yet: between 1/2 and 4.
+//! * `k` takes in what the show-up ratio does not know yet: between 1/2 and 4. While the capacity is searched
+//!   for, the limit grows faster than visitors can come, and an origin that lacks them shows nothing about
+//!   `k`: it went up to 3, and kept a queue three times too long for ten seconds after.
 //!
 //! Without `P` the loop is an integrator behind a delay of up to 1 s and must be slow (gain 0.4/s). With it
 //! the gain margin at 1/s is 6 for a delay of 1 s and 1.4 for 2 s, so that late pages do no harm.
@@ -147,7 +149,7 @@ impl QueuePacer {
         let lacks_queue = is_starved && !self.is_deferring && !self.is_overruled && !inputs.is_searching;
         self.share =
             if lacks_queue { 1.0 } else { self.share * (-SHARE_DECAY * over_s).exp() }.max(LEAST_SHARE);
-        let rate = if self.is_overruled {
+        let rate = if self.is_overruled || inputs.is_searching {
             0.0
         } else if is_starved && !self.is_deferring {
             CORRECTION_STARVED
@@ -249,6 +251,19 @@ mod tests {
         assert_eq!(pass(50, 700, &INPUTS), LEAST_SHARE);
         let searching = PacingInputs { is_searching: true, ..INPUTS };
         assert_eq!(pass(0, 10, &searching), LEAST_SHARE, "the limit grows faster than visitors can come");
+    }
+
+    #[test]
+    fn an_origin_that_lacks_requests_while_the_capacity_is_searched_shows_nothing_about_who_comes() {
+        let correction = |is_searching| {
+            let (mut pacer, inputs) = (QueuePacer::new(), PacingInputs { is_searching, ..INPUTS });
+            for second in 0..5 {
+                pacer.observe(&gate(0, 100 * second), Some(&inputs), at(second));
+            }
+            pacer.correction
+        };
+        assert_eq!(correction(true), 1.0);
+        assert!(correction(false) > 3.0, "{}", correction(false));
     }
 
     #[test]
