@@ -14,9 +14,9 @@
 //! ```
 //!
 //! `B` is the work of first requests at the origin. Where all requests last equally long they end in step,
-//! and the next `B` leave the queue all at once. When it ran dry, each newcomer who is missing is a page that
-//! is missing one response time later. (Measured: up to 1.5 % of the capacity, with pages of twelve requests
-//! and visitors who come by whole seconds; a quarter of `B^2` is worth half of that.)
+//! and the next `B` leave the queue all at once. Each newcomer who is missing then is a page that is missing
+//! one response time later. (Measured: up to 1.5 % of the capacity, with pages of twelve requests and
+//! visitors who come by whole seconds; a quarter of `B^2` is worth half of that.)
 //!
 //! A tenth of a second of work covers the unevenness of two ticks. The root is a standard deviation: of the
 //! `n = F / v` visitors admitted in the second that the waiting room takes to react, `sqrt(n)` more or fewer
@@ -37,9 +37,9 @@ pub(crate) fn queue_target(flow: f64, mean_cost: f64, max_queued: f64) -> f64 {
     queue(flow, REACTION_S * flow * mean_cost, mean_cost, max_queued)
 }
 
-/// What goes before newcomers, and what they bring. Work in cost units.
+/// What sessions ask for at a gate where newcomers begin them. Work in cost units.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct BesideSessions {
+pub(crate) struct SessionLoad {
     /// Requests of sessions under way per second, without those of first pages (`S`).
     pub(crate) sessions: f64,
     /// Work of a newcomer's first page over that of its first request (`e`).
@@ -49,8 +49,8 @@ pub(crate) struct BesideSessions {
 }
 
 /// As [`queue_target`], for first requests of newcomers, where requests of sessions go before them.
-pub(crate) fn newcomers_target(flow: f64, beside: &BesideSessions, mean_cost: f64, max_queued: f64) -> f64 {
-    let BesideSessions { sessions, first_page_ratio, at_origin } = *beside;
+pub(crate) fn newcomers_target(flow: f64, load: &SessionLoad, mean_cost: f64, max_queued: f64) -> f64 {
+    let SessionLoad { sessions, first_page_ratio, at_origin } = *load;
     if sessions <= 0.0 && first_page_ratio <= 1.0 {
         return queue_target(flow, mean_cost, max_queued);
     }
@@ -75,8 +75,8 @@ mod tests {
         for (sessions, first_page_ratio, expected) in
             [(0.0, 1.0, 10.0), (300.0, 1.0, 20.0), (4_400.0, 12.0, lulls_of_pages)]
         {
-            let beside = BesideSessions { sessions, first_page_ratio, at_origin: 0.0 };
-            let target = newcomers_target(100.0, &beside, 1.0, f64::MAX);
+            let load = SessionLoad { sessions, first_page_ratio, at_origin: 0.0 };
+            let target = newcomers_target(100.0, &load, 1.0, f64::MAX);
             assert!((target - 10.5 - expected).abs() < 1e-9, "{sessions} {first_page_ratio}: {target}");
         }
     }
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn the_queue_lasts_while_first_requests_leave_it_in_step() {
         let target = |sessions, first_page_ratio, at_origin| {
-            let beside = BesideSessions { sessions, first_page_ratio, at_origin };
-            newcomers_target(100.0, &beside, 1.0, f64::MAX)
+            let load = SessionLoad { sessions, first_page_ratio, at_origin };
+            newcomers_target(100.0, &load, 1.0, f64::MAX)
         };
         // A tenth of 240 requests are first requests, and a twentieth where sessions ask for as much again.
         for (sessions, lulls, batch) in [(0.0, 100.0_f64, 24.0_f64), (1_000.0, 110.0, 12.0)] {

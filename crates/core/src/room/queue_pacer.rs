@@ -41,7 +41,7 @@
 
 use crate::decaying::keep;
 use crate::gate::Totals;
-use crate::queue_target::{BesideSessions, newcomers_target};
+use crate::queue_target::{SessionLoad, newcomers_target};
 use crate::units::{Cost, Timestamp};
 
 /// Mean time from being admitted to being here (`T`), in seconds.
@@ -166,8 +166,8 @@ impl QueuePacer {
     fn queue_target(&self, inputs: &PacingInputs) -> f64 {
         let PacingInputs { sessions, first_page_ratio, mean_cost, max_queued, .. } = *inputs;
         let at_origin = f64::from(self.in_flight) * mean_cost;
-        let beside = BesideSessions { sessions, first_page_ratio, at_origin };
-        self.share * newcomers_target(self.flow, &beside, mean_cost, max_queued)
+        let load = SessionLoad { sessions, first_page_ratio, at_origin };
+        self.share * newcomers_target(self.flow, &load, mean_cost, max_queued)
     }
 
     /// Promised work to admit per second (`u`).

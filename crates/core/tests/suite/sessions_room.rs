@@ -10,7 +10,7 @@ use tidegate_core::admission::{
 use tidegate_core::gate::Totals;
 use tidegate_core::ingress::Ingress;
 use tidegate_core::policies::TierId;
-use tidegate_core::room::{Arrival, Checker, Room, RoomConfig, RoomTargets, TicketStatus};
+use tidegate_core::room::{Arrival, Checker, Redemption, Room, RoomConfig, RoomTargets, TicketStatus};
 use tidegate_core::session::*;
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
@@ -488,4 +488,33 @@ fn where_sessions_are_admitted_who_left_is_known_although_the_virtual_clock_is_a
         ExpectedSessions { per_s: 0.0, each_per_s, newcomers_share, first: 1.0, first_page_ratio: 1.0 };
     let (pages, programs) = (show_up(Some(expected)), show_up(None));
     assert!(pages < 0.6 && programs > 0.9, "{pages} {programs}");
+}
+
+/// That all come is believed until a third of a second's newcomers have shown otherwise. Of a large capacity
+/// that is little where each newcomer brings a page.
+#[test]
+fn where_newcomers_get_a_part_of_the_capacity_few_of_them_show_how_many_come() {
+    let room = Room::new(config(), Rate::per_second(1_000.0).unwrap(), START);
+    let expected = ExpectedSessions {
+        per_s: 0.0,
+        each_per_s: 0.5,
+        newcomers_share: 1.0,
+        first: 12.0,
+        first_page_ratio: 12.0,
+    };
+    let mut who_come = Vec::new();
+    for nonce in 0..6_000 {
+        match room.arrive(ClassId(0), nonce, None, START) {
+            Arrival::Wait(ticket, _) if nonce % 2 == 0 => who_come.push(ticket),
+            _ => {}
+        }
+    }
+    for ms in (100..=40_000).step_by(100) {
+        room.expect_sessions(Some(expected));
+        room.tick(at(ms), Cost::ZERO);
+        who_come.retain(|ticket| room.redeem(ticket, at(ms)) != Redemption::Enter);
+    }
+    assert!(room.busy(at(40_000)));
+    let show_up = room.state(at(40_000)).show_up;
+    assert!(show_up < 0.55, "half of them come, and {show_up} is believed");
 }
