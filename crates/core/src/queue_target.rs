@@ -51,6 +51,7 @@ pub(crate) struct SessionLoad {
 /// As [`queue_target`], for first requests of newcomers, where requests of sessions go before them.
 pub(crate) fn newcomers_target(flow: f64, load: &SessionLoad, mean_cost: f64, max_queued: f64) -> f64 {
     let SessionLoad { sessions, first_page_ratio, at_origin } = *load;
+    // Visitors without sessions bring nothing: one who is missing is not missed later.
     if sessions <= 0.0 && first_page_ratio <= 1.0 {
         return queue_target(flow, mean_cost, max_queued);
     }

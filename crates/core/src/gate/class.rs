@@ -33,8 +33,9 @@ pub(super) struct Class {
     pub(super) held: Backlog,
     /// The class's part of [`super::Totals::admitted`].
     pub(super) admitted: Backlog,
-    /// The class's part of [`super::Totals::entering_cost`] and of [`super::Totals::of_sessions`].
+    /// The class's part of [`super::Totals::entering_cost`].
     pub(super) entering_cost: Cost,
+    /// The class's part of [`super::Totals::of_sessions`].
     pub(super) of_sessions: usize,
     /// Whether requests of admitted sessions waited at the last update.
     pub(super) had_admitted: bool,

@@ -22,9 +22,9 @@
 //!
 //! Requests that wait are work for the slots, too. Where all requests last equally long and end in step,
 //! those `Q` take the slots that the parts of a newcomer who goes now would get. Where they end at any time
-//! the `Q` have gone when its parts come. So half of them count. Without that a queue of sessions once there,
-//! as after a round that tried a higher limit, only grew until newcomers stood still, and then slots were
-//! empty; with it sessions wait 10 to 25 % less (p99) at the same goodput.
+//! the `Q` have gone when its parts come. So half of them count. Without that, whenever the estimator had
+//! tried a higher limit, more and more requests of sessions waited until no newcomer could go, and one
+//! response time later slots were empty. With it sessions wait 10 to 25 % less (p99) at the same goodput.
 //!
 //! Requests of sessions under way count in `P` and never wait for it: the more pages they begin, the fewer
 //! newcomers go. Where requests have no parts `s` is 1, and newcomers go whenever a slot is free. The law

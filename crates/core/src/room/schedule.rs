@@ -55,7 +55,7 @@ impl Density {
         (self.overbook_max, self.rise_to_newcomers) = (config.overbook_max, config.rise_to_newcomers);
     }
 
-    /// What newcomers get of a capacity in the long run.
+    /// Cost units per second that first requests of newcomers get of a capacity in the long run.
     pub(super) fn of_newcomers(&self, capacity: Rate) -> Rate {
         Rate::per_second(capacity.get() * self.newcomers_part).unwrap_or_default()
     }

@@ -18,8 +18,8 @@ use crate::decaying::{DecayingRatio, keep};
 use crate::units::{Cost, Rate};
 
 const MEMORY_S: f64 = 20.0;
-/// Weight of the initial assumption that all come, as seconds of capacity: a crowd of no-shows outweighs it
-/// within a few seconds, a handful of them does not.
+/// Weight of the initial assumption that all come, as seconds of what newcomers get of the capacity: a crowd
+/// of no-shows outweighs it within a few seconds, a handful of them does not.
 const PRIOR_S: f64 = 0.3;
 /// Least ratio: a few no-shows must not have the origin flooded twentyfold.
 const MIN_RATIO: f64 = 0.05;
@@ -53,7 +53,8 @@ impl ShowUp {
         self.average.decay(keep(dt_s, MEMORY_S));
     }
 
-    /// Work whose turn has passed, and how much of it was redeemed.
+    /// Work whose turn has passed, and how much of it was redeemed. `capacity`, here and below: what of it
+    /// newcomers get.
     pub(super) fn record(&mut self, promised: Cost, shown: Cost, capacity: Rate) {
         let (promised, shown) = (promised.units(), shown.units());
         self.average.add(shown, promised);

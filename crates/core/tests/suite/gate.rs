@@ -429,20 +429,29 @@ fn newcomers_who_bring_nothing_take_every_slot() {
     assert!((0..100).map(ask).all(|decision| decision == QueueDecision::Forward), "without a limit");
 }
 
-/// The pages of sessions under way count as those of newcomers do, and wait for nothing but a slot.
-#[test]
-fn pages_of_sessions_take_the_places_of_newcomers() {
+fn ask(gate: &mut Gate, id: u64, lane: Lane, at: u64) -> QueueDecision {
+    gate.arrive_as(request(id, 0), lane, None, ms(at))
+}
+
+fn answer(gate: &mut Gate, lane: Lane, at: u64) {
+    gate.answered(lane, ms(at));
+    gate.finish(ClassId(0), request(0, 0).cost, ms(at));
+}
+
+/// A gate with 50 slots that has served a page with nine parts, by 200 ms.
+fn after_a_page() -> Gate {
     let mut gate = Gate::new(&config(Some(50), 10));
-    let ask = |gate: &mut Gate, id, lane, at| gate.arrive_as(request(id, 0), lane, None, ms(at));
-    let answer = |gate: &mut Gate, lane, at| {
-        gate.answered(lane, ms(at));
-        gate.finish(ClassId(0), request(0, 0).cost, ms(at));
-    };
-    // A page with nine parts.
     ask(&mut gate, 0, Lane::Page, 0);
     answer(&mut gate, Lane::Page, 100);
     (1..10).for_each(|id| assert_eq!(ask(&mut gate, id, Lane::Admitted, 100), QueueDecision::Forward));
     (1..10).for_each(|_| answer(&mut gate, Lane::Admitted, 200));
+    gate
+}
+
+/// The pages of sessions under way count as those of newcomers do, and wait for nothing but a slot.
+#[test]
+fn pages_of_sessions_take_the_places_of_newcomers() {
+    let mut gate = after_a_page();
     assert!((gate.max_pages().expect("a limit") - 5.0).abs() < 1e-9, "a tenth of the slots");
     for id in 10..15 {
         assert_eq!(ask(&mut gate, id, Lane::Newcomer, 200), QueueDecision::Forward);
@@ -469,16 +478,7 @@ fn pages_of_sessions_take_the_places_of_newcomers() {
 /// Half of the requests of sessions that wait count as work for the slots that parts of newcomers would get.
 #[test]
 fn the_more_requests_of_sessions_wait_the_fewer_newcomers_go() {
-    let mut gate = Gate::new(&config(Some(50), 10));
-    let ask = |gate: &mut Gate, id, lane, at| gate.arrive_as(request(id, 0), lane, None, ms(at));
-    let answer = |gate: &mut Gate, lane, at| {
-        gate.answered(lane, ms(at));
-        gate.finish(ClassId(0), request(0, 0).cost, ms(at));
-    };
-    ask(&mut gate, 0, Lane::Page, 0);
-    answer(&mut gate, Lane::Page, 100);
-    (1..10).for_each(|id| assert_eq!(ask(&mut gate, id, Lane::Admitted, 100), QueueDecision::Forward));
-    (1..10).for_each(|_| answer(&mut gate, Lane::Admitted, 200));
+    let mut gate = after_a_page();
     let most = |gate: &Gate| gate.max_pages().expect("a limit");
     for (waiting, expected) in [(0, 5.0), (1, 4.95), (20, 4.0), (60, 2.0), (200, 2.0)] {
         while gate.totals().of_sessions < waiting {
