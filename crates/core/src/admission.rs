@@ -268,6 +268,13 @@ impl Admission {
         }
     }
 
+    /// A page that waits with this ticket asks again `after` from now at the latest. See [`Room::will_ask`].
+    pub fn will_ask(&self, ticket: &Ticket, position: Position, after: Duration, now: Timestamp) {
+        if let Self::Room(room) = self {
+            room.will_ask(ticket, position != Position::Kept, after, now);
+        }
+    }
+
     /// How often waiting pages are to ask. See [`Room::ask_every`].
     pub fn ask_every(&self) -> PollIntervals {
         self.room().map_or_else(PollIntervals::default, Room::poll_intervals)

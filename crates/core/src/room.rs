@@ -11,9 +11,9 @@
 //! enters at once if the slot is at most `burst` after it. So at most `2 * burst * C` enters in one instant;
 //! `burst = 1s` is the paper's rule. Origins that take less than ten visitors in a burst get up to a second.
 //!
-//! **Honest wait** is the time until the virtual clock will reach the due time: the work promised in between,
-//! times the upper show-up ratio, and the work in transit, over the capacity that bypass traffic leaves. The
-//! position counts the visitors in between.
+//! **Honest wait** is the time until the virtual clock will reach the due time: the work promised in between
+//! whose visitors are expected to come, and the work in transit, over the capacity that bypass traffic
+//! leaves. The position counts the visitors in between.
 //!
 //! Capacity zero means closed: newcomers are answered "full" with a time to come again (a wait cannot be
 //! known), and tickets remain valid. Unlimited capacity ([`Rate::MAX`]): all enter. Outcomes are counted by
@@ -47,6 +47,7 @@ mod ownership;
 mod page_parts;
 mod polling;
 mod prefix_share;
+mod presence;
 mod queue_pacer;
 mod report;
 mod saved;
@@ -74,6 +75,7 @@ pub use polling::{LONGEST_POLL_INTERVAL, PollIntervals};
 pub(crate) use prefix_share::EARLY_PARTS_WITHIN;
 pub use prefix_share::PrefixKeys;
 use prefix_share::PrefixShares;
+use presence::Heard;
 pub use report::{ControlUpdate, Feedback, MAX_REPORTED_SAMPLES, REPORT_EVERY};
 pub use saved::RestoreError;
 use saved::{SavedRoom, SavedSecond};
@@ -268,8 +270,15 @@ impl Room {
         if !self.session_slots.are_counted() {
             return Duration::ZERO;
         }
-        let ahead = self.schedule.slots.between(clock_at, self.schedule.last_due());
-        self.session_wait(ahead).saturating_sub(self.settings.max_wait())
+        self.session_wait_behind_all(clock_at).1.saturating_sub(self.settings.max_wait())
+    }
+
+    /// Everything promised, and the time until a visitor behind it gets a session slot.
+    fn session_wait_behind_all(&self, clock_at: Timestamp) -> (SlotLoad, Duration) {
+        let last_due = self.schedule.last_due();
+        let ahead = self.schedule.slots.between(clock_at, last_due);
+        let share = self.attendance.expected_share(clock_at.second(), last_due.second());
+        (ahead, self.session_slots.wait(ahead.visitors, share))
     }
 }
 
@@ -345,6 +354,7 @@ impl Room {
         let (clock_at, capacity) = (clock.at(now), load.capacity());
         let ahead = self.schedule.slots.between(clock_at, due);
         let outflow = self.bypass.outflow(capacity);
+        let share = self.attendance.expected_share(clock_at.second(), due.second());
         let wait = if capacity == Rate::ZERO {
             due.since(clock_at.min(now)).as_secs_f64().max(RETRY_CLOSED.as_secs_f64())
         } else if clock.value().follows_clock || due > self.schedule.last_due() {
@@ -354,19 +364,20 @@ impl Room {
             outflow.time_for(due.since(clock_at).as_secs_f64() * promised_per_s)
         } else {
             let behind = load.backlog_s(now) - load.target_s();
-            let (show_up, in_transit) =
-                (self.attendance.show_up_upper.load(), self.attendance.in_transit.load());
-            outflow.time_for(ahead.cost.units() * show_up + in_transit.units()) + behind.max(0.0)
+            let in_transit = self.attendance.in_transit.load();
+            outflow.time_for(ahead.cost.units() * share + in_transit.units()) + behind.max(0.0)
         };
         let wait = if mutants::is(Mutant::HalfTheWait) { wait / 2.0 } else { wait };
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT);
-        let wait = wait.max(self.session_wait(ahead)).clamp(MIN_WAIT, MAX_WAIT);
+        let wait = wait.max(self.session_slots.wait(ahead.visitors, share)).clamp(MIN_WAIT, MAX_WAIT);
         Wait { wait, position: ahead.visitors + 1, due: now + wait }
     }
 
-    /// Time until a visitor behind those `ahead` gets a session slot.
-    fn session_wait(&self, ahead: SlotLoad) -> Duration {
-        self.session_slots.wait(ahead.visitors, self.attendance.show_up_upper.load())
+    /// A page that waits with this ticket will ask again `after` from now: until then its visitor counts as
+    /// present. `is_new`: it has not asked before.
+    pub fn will_ask(&self, ticket: &Ticket, is_new: bool, after: Duration, now: Timestamp) {
+        let heard = if is_new { Heard::Arriving } else { Heard::Asking };
+        self.attendance.presence.expect(ticket, heard, after, now);
     }
 
     /// Whether any visitor waits: the virtual clock has not reached the last promise.
@@ -572,7 +583,7 @@ impl Room {
             floor: slots.floor(),
             frontier: slots.frontier(),
             judged: self.attendance.judged(),
-            show_up: control.show_up.average(),
+            show_up: control.show_ups.of_all.average(),
             seconds: seconds.filter(|row| row.slots != nothing || row.waits != nothing).collect(),
         };
         saved.to_bytes()

@@ -14,7 +14,7 @@ use super::report::{ControlUpdate, Feedback};
 use super::schedule::Density;
 use super::session_pacing::SessionPacer;
 use super::settings::{RoomConfig, SLACK_S};
-use super::show_up::ShowUp;
+use super::show_up::{ShowUp, ShowUps};
 use super::spare_time::SpareTime;
 use super::tokenchecks::{MAX_BOOKED, Tokenchecks};
 use super::types::RoomTargets;
@@ -36,7 +36,7 @@ pub(super) struct RoomControl {
     last_tick: Timestamp,
     pub(super) targets: RoomTargets,
     pub(super) density: Density,
-    pub(super) show_up: ShowUp,
+    pub(super) show_ups: ShowUps,
     mean_cost: MeanCostMeter,
     pub(super) bypass: BypassMeter,
     /// Idle time of the virtual backlog. Work that tokencheck has not reported yet looks like it.
@@ -64,7 +64,7 @@ impl RoomControl {
             last_tick: now,
             targets: capacity.into(),
             density: Density::new(config),
-            show_up: ShowUp::default(),
+            show_ups: ShowUps::default(),
             mean_cost: MeanCostMeter::default(),
             bypass: BypassMeter::default(),
             spare: SpareTime::default(),
@@ -127,6 +127,7 @@ impl RoomControl {
             room.schedule.forget_floor(self.density.limit(capacity), clock_at, now);
         }
         tickets.lateness.follow(clock_at, now, dt_s);
+        room.attendance.presence.tick(clock_at + tickets.lateness.tolerance.load(), now);
         self.judge_no_shows(room, now, dt_s);
         if self.targets.keeps_queue {
             room.attendance.in_transit.store(Cost::ZERO);
@@ -231,20 +232,20 @@ impl RoomControl {
     }
 
     fn judge_no_shows(&mut self, room: &Room, now: Timestamp, dt_s: f64) {
-        self.show_up.pass(dt_s);
+        self.show_ups.pass(dt_s);
         let passed = self.judging.until(room.tickets.clock.at(now), now, room.bypass.is_foreseen());
         // Not before tokencheck has reported who came: lost reports are no no-shows.
         let last_report = self.tokenchecks.last_report;
         let reported = last_report.map_or(u64::MAX, |at| at.second().saturating_sub(REPORTED_AFTER_S));
         let capacity = self.density.of_newcomers(room.tickets.load.capacity());
-        room.attendance.judge(passed.min(reported), &mut self.show_up, capacity);
+        room.attendance.judge(passed.min(reported), &mut self.show_ups, capacity);
         self.publish_show_up(room);
     }
 
     fn publish_show_up(&mut self, room: &Room) {
         let load = &room.tickets.load;
         let capacity = self.density.of_newcomers(load.capacity());
-        room.attendance.publish(&self.show_up, capacity, load.mean_cost());
+        room.attendance.publish(&self.show_ups, capacity, load.mean_cost());
         room.schedule.overbook(&mut self.density, room.attendance.show_up.load(), load.capacity());
     }
 
@@ -301,7 +302,10 @@ impl RoomControl {
     }
 
     pub(super) fn restore(&mut self, room: &Room, show_up: DecayingRatio) {
-        self.show_up = ShowUp::restore(show_up).unwrap_or(self.show_up);
+        if let Some(show_up) = ShowUp::restore(show_up) {
+            // Nobody has been heard of yet: all who wait are silent.
+            self.show_ups = ShowUps { of_all: show_up, of_silent: show_up };
+        }
         self.publish_show_up(room);
     }
 

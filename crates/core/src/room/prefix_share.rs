@@ -212,8 +212,7 @@ impl Room {
         }
         // Where session slots are counted, the room is also full when the wait for one is too long.
         self.session_slots.are_counted() && {
-            let ahead = slots.between(clock_at, self.schedule.last_due());
-            let wait = self.session_wait(ahead);
+            let (ahead, wait) = self.session_wait_behind_all(clock_at);
             let part = held.units() / ahead.cost.units().max(held.units());
             exceeds(wait.as_secs_f64() * part, max_wait.saturating_sub(wait))
         }

@@ -14,6 +14,7 @@
 //! a minute were announced a third too short. Rejected: the latest alone. It moves by a tenth and more by
 //! chance, and by those who are a few seconds late.
 
+use super::presence::PresentWork;
 use crate::decaying::{DecayingRatio, keep};
 use crate::units::{Cost, Rate};
 
@@ -21,8 +22,8 @@ const MEMORY_S: f64 = 20.0;
 /// Weight of the initial assumption that all come, as seconds of what newcomers get of the capacity: a crowd
 /// of no-shows outweighs it within a few seconds, a handful of them does not.
 const PRIOR_S: f64 = 0.3;
-/// Least ratio: a few no-shows must not have the origin flooded twentyfold.
-const MIN_RATIO: f64 = 0.05;
+/// Least ratio to steer with: a few no-shows must not have the origin flooded twentyfold.
+pub(super) const MIN_RATIO: f64 = 0.05;
 const MAX_RESTORED_UNITS: f64 = 1e12;
 /// The latest crowd is what was judged last: work of so many seconds at capacity, at least [`RECENT_UNITS`].
 const RECENT_S: f64 = 5.0;
@@ -35,6 +36,45 @@ pub(super) struct ShowUp {
     average: DecayingRatio,
     /// Decays as more is judged, not with time.
     latest: DecayingRatio,
+}
+
+/// The ratio of all work, which the virtual clock is steered with; and that of work whose visitors were not
+/// heard of when their turn came (`presence.rs`), for the waits of those behind them.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct ShowUps {
+    pub(super) of_all: ShowUp,
+    pub(super) of_silent: ShowUp,
+}
+
+impl ShowUps {
+    pub(super) fn pass(&mut self, dt_s: f64) {
+        self.of_all.pass(dt_s);
+        self.of_silent.pass(dt_s);
+    }
+
+    /// Work whose turn has passed, in cost units; `present` of the promised was known to be there.
+    /// `capacity`: what of it newcomers get.
+    pub(super) fn record(&mut self, promised: f64, present: PresentWork, shown: f64, capacity: Rate) {
+        let PresentWork { arriving, asking } = present;
+        let expected = asking + self.of_all.ratio(capacity) * arriving;
+        self.of_all.record(promised, shown, capacity);
+        // Fewer may come than are expected in one second, which the next ones make up for.
+        self.of_silent.record(promised - asking - arriving, shown - expected, capacity);
+    }
+
+    /// The upper estimate for silent visitors. The assumption that all come weighs what it weighs among all.
+    pub(super) fn silent_ratio(&self, capacity: Rate, mean_cost: Cost) -> f64 {
+        let (silent, all) = (self.of_silent.average.over, self.of_all.average.over);
+        let part = if all > 0.0 { (silent / all).clamp(0.0, 1.0) } else { 1.0 };
+        let capacity = Rate::per_second(capacity.get() * part).unwrap_or_default();
+        self.of_silent.ratio_and_error(capacity, mean_cost)
+    }
+
+    /// Work that was redeemed after its second was judged.
+    pub(super) fn record_late(&mut self, shown: f64, capacity: Rate) {
+        self.of_all.record(0.0, shown, capacity);
+        self.of_silent.record(0.0, shown, capacity);
+    }
 }
 
 impl ShowUp {
@@ -53,10 +93,9 @@ impl ShowUp {
         self.average.decay(keep(dt_s, MEMORY_S));
     }
 
-    /// Work whose turn has passed, and how much of it was redeemed. `capacity`, here and below: what of it
-    /// newcomers get.
-    pub(super) fn record(&mut self, promised: Cost, shown: Cost, capacity: Rate) {
-        let (promised, shown) = (promised.units(), shown.units());
+    /// Work whose turn has passed, in cost units, and how much of it was redeemed. `capacity`, here and
+    /// below: what of it newcomers get.
+    pub(super) fn record(&mut self, promised: f64, shown: f64, capacity: Rate) {
         self.average.add(shown, promised);
         let window = (capacity.get() * RECENT_S).max(RECENT_UNITS);
         self.latest.decay_and_add(keep(promised, window), shown, promised);
@@ -65,18 +104,23 @@ impl ShowUp {
     /// The share of the promised work that is redeemed.
     pub(super) fn ratio(&self, capacity: Rate) -> f64 {
         let prior = prior(capacity);
-        ((self.average.sum + prior) / (self.average.over + prior)).clamp(MIN_RATIO, 1.0)
+        ((self.average.sum + prior) / (self.average.over + prior)).clamp(0.0, 1.0)
     }
 
-    /// The upper estimate that waits are announced with. The error is a standard deviation of as many draws
-    /// as visitors of `mean_cost` were seen: chance moves the ratio of a hundred visitors by a tenth. The
-    /// latest crowd may be another one than half of the memory is about.
+    /// The upper estimate that waits are announced with. The latest crowd may be another one than half of the
+    /// memory is about.
     pub(super) fn upper_ratio(&self, capacity: Rate, mean_cost: Cost) -> f64 {
+        let latest = self.latest.get().unwrap_or(0.0);
+        self.ratio_and_error(capacity, mean_cost).max(latest).min(1.0)
+    }
+
+    /// The ratio and a standard deviation of as many draws as visitors of `mean_cost` were seen: chance moves
+    /// the ratio of a hundred visitors by a tenth.
+    pub(super) fn ratio_and_error(&self, capacity: Rate, mean_cost: Cost) -> f64 {
         let ratio = self.ratio(capacity);
         let seen = self.average.over + prior(capacity);
         let draws = (seen / mean_cost.units().max(f64::MIN_POSITIVE)).max(1.0);
-        let latest = self.latest.get().unwrap_or(0.0);
-        (ratio + (ratio * (1.0 - ratio) / draws).sqrt()).max(latest).min(1.0)
+        (ratio + (ratio * (1.0 - ratio) / draws).sqrt()).min(1.0)
     }
 }
 
@@ -96,7 +140,7 @@ mod tests {
         assert_eq!(show_up.ratio(capacity), 1.0);
         for _ in 0..60 {
             show_up.pass(1.0);
-            show_up.record(Cost::from_hundredths(10_000), Cost::from_hundredths(7_000), capacity);
+            show_up.record(100.0, 70.0, capacity);
         }
         assert!((show_up.ratio(capacity) - 0.7).abs() < 0.02, "{}", show_up.ratio(capacity));
         show_up.pass(300.0);
@@ -133,18 +177,18 @@ mod tests {
     fn a_crowd_that_comes_is_believed_at_once_after_one_that_stayed_away() {
         let capacity = Rate::per_second(5.0).unwrap_or_default();
         let mut show_up = ShowUp::default();
-        let mut pass = |shown: u64, seconds: usize| {
+        let mut pass = |shown: f64, seconds: usize| {
             for _ in 0..seconds {
                 show_up.pass(1.0);
-                show_up.record(Cost::from_hundredths(600), Cost::from_hundredths(shown), capacity);
+                show_up.record(6.0, shown, capacity);
             }
             (show_up.ratio(capacity), show_up.upper_ratio(capacity, Cost::ONE))
         };
-        let (ratio, upper) = pass(240, 60);
+        let (ratio, upper) = pass(2.4, 60);
         assert!((0.38..0.45).contains(&ratio) && (ratio..ratio + 0.06).contains(&upper), "{ratio} {upper}");
         // All come. The average over 20 s takes as long again to see it; waits announced with it would be too
         // short.
-        let (ratio, upper) = pass(600, 20);
+        let (ratio, upper) = pass(6.0, 20);
         assert!(ratio < 0.8 && upper > 0.98, "{ratio} {upper}");
         // Nothing judged is nothing learned.
         show_up.pass(300.0);

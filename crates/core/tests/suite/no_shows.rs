@@ -29,6 +29,8 @@ struct Visitor {
     dawdles: bool,
     /// When the late visitor came back.
     back: u64,
+    /// The wait that was announced when it first asked after [`Crowd::told_from`], and when that was.
+    told: Option<(u64, Duration)>,
 }
 
 /// A visitor has entered. Times in microseconds since the start.
@@ -39,6 +41,7 @@ struct Entry {
     cost: f64,
     /// How long a late visitor had to wait after coming back.
     after_back: Option<u64>,
+    told: Option<(u64, Duration)>,
 }
 
 #[derive(Default)]
@@ -62,6 +65,7 @@ struct Crowd {
     dear: f64,
     /// Share of visitors who come back 20 s after their turn.
     late: f64,
+    told_from: u64,
     now: u64,
     tally: Tally,
 }
@@ -82,6 +86,7 @@ impl Crowd {
             no_show: 0.0,
             dear: 0.0,
             late: 0.0,
+            told_from: u64::MAX,
             now: 0,
             tally: Tally::default(),
         }
@@ -99,7 +104,7 @@ impl Crowd {
             let dawdles = self.rng.random::<f64>() < self.late;
             let came = (t * 1e6) as u64;
             let (class, cost) = if dear { (ClassId(1), 3.0) } else { (ClassId(0), 1.0) };
-            self.schedule(came, Visitor { ticket: None, class, cost, came, dawdles, back: 0 });
+            self.schedule(came, Visitor { ticket: None, class, cost, came, dawdles, back: 0, told: None });
             self.tally.arrived += 1;
         }
     }
@@ -130,20 +135,22 @@ impl Crowd {
         if let Some(ticket) = visitor.ticket {
             match self.room.redeem(&ticket, at(t)) {
                 Redemption::Enter => self.enter(t, &visitor),
-                Redemption::Wait(wait) => self.come_again(t, visitor, wait.wait),
+                Redemption::Wait(wait) => self.come_again(t, visitor, wait.wait, false),
                 Redemption::Replayed => self.tally.lost += 1,
                 Redemption::Expired => self.tally.expired += 1,
             }
             return;
         }
         self.next_id += 1;
-        match self.room.arrive(visitor.class, self.next_id, None, at(t)) {
+        match self.room.arrive(visitor.class, self.rng.random(), None, at(t)) {
             Arrival::Enter => self.enter(t, &visitor),
             Arrival::Full { .. } => self.tally.full += 1,
             Arrival::Wait(ticket, wait) => {
+                visitor.ticket = Some(ticket);
                 if self.rng.random::<f64>() >= self.no_show {
-                    visitor.ticket = Some(ticket);
-                    self.come_again(t, visitor, wait.wait);
+                    self.come_again(t, visitor, wait.wait, true);
+                } else {
+                    self.says_when(t, &ticket, wait.wait, true);
                 }
             }
         }
@@ -155,12 +162,23 @@ impl Crowd {
             came: visitor.came,
             cost: visitor.cost,
             after_back: (visitor.back > 0).then(|| t - visitor.back),
+            told: visitor.told,
         });
     }
 
-    fn come_again(&mut self, t: u64, mut visitor: Visitor, wait: Duration) {
+    /// The page is told when to ask again: after the returned number of seconds.
+    fn says_when(&mut self, t: u64, ticket: &Ticket, wait: Duration, is_new: bool) -> f64 {
+        let poll_s = (wait.as_secs_f64() / 8.0).clamp(1.0, 20.0) * self.rng.random_range(0.9..1.1);
+        self.room.will_ask(ticket, is_new, Duration::from_secs_f64(poll_s), at(t));
+        poll_s
+    }
+
+    fn come_again(&mut self, t: u64, mut visitor: Visitor, wait: Duration, is_new: bool) {
         let wait_s = wait.as_secs_f64();
-        let poll_s = (wait_s / 8.0).clamp(1.0, 20.0) * self.rng.random_range(0.9..1.1);
+        if t >= self.told_from {
+            visitor.told.get_or_insert((t, wait));
+        }
+        let poll_s = visitor.ticket.map_or(wait_s, |ticket| self.says_when(t, &ticket, wait, is_new));
         let latency_s = self.rng.random_range(0.02..0.25);
         let mut pause = if wait_s <= poll_s { wait_s + latency_s } else { poll_s };
         if visitor.dawdles && wait_s <= 8.0 {
@@ -264,6 +282,33 @@ fn thirty_percent_never_return() {
         assert!(excess_s <= 3.0, "{excess_s}");
         assert_eq!((crowd.tally.full, crowd.tally.expired, crowd.tally.lost), (0, 0, 0));
     }
+}
+
+/// Where the page of a visitor who left has stopped asking, it is known that nobody will come.
+#[test]
+fn waits_are_right_where_other_visitors_leave_than_those_whose_turn_has_come() {
+    for (first, then) in [(0.6, 0.0), (0.0, 0.6)] {
+        let mut crowd = Crowd::new(100.0, 9);
+        crowd.no_show = first;
+        crowd.arrivals(0, 30, 900.0);
+        crowd.run_to(30);
+        crowd.no_show = then;
+        crowd.arrivals(30, 30, 300.0);
+        // Until then the turn has come of visitors of the first kind only.
+        crowd.told_from = 80_000_000;
+        crowd.run_to(600);
+        let mut ratios: Vec<f64> = crowd.tally.entries.iter().filter_map(announced_ratio).collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        let [few, median, most] = [1, 10, 19].map(|twentieths| ratios[ratios.len() * twentieths / 20]);
+        println!("{first} leave, then {then}: waited {few:.3}, {median:.3}, {most:.3} of what was announced");
+        assert!(ratios.len() > 5_000 && few > 0.85 && most < 1.1, "{few} {median} {most}");
+    }
+}
+
+/// Time waited over the wait that was announced, of a visitor who was told at least 20 s.
+fn announced_ratio(entry: &Entry) -> Option<f64> {
+    let (at, wait) = entry.told.filter(|(_, wait)| wait.as_secs() >= 20)?;
+    Some((entry.at - at) as f64 / 1e6 / wait.as_secs_f64())
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tidegate_core::admission::Progress;
+use tidegate_core::admission::{Position, Progress};
 use tidegate_core::measure::{Counters, Event};
 use tidegate_core::room::{LOOK_AGAIN, TicketStatus, is_held};
 use tidegate_core::ticket::Ticket;
@@ -162,6 +162,7 @@ impl RequestContext {
     /// begins after it.
     pub(crate) async fn hold(&mut self, ticket: &Ticket, mut left: Duration) {
         let since = self.started;
+        self.worker.shared.admission.will_ask(ticket, Position::Kept, left, since);
         loop {
             tokio::time::sleep(left.min(LOOK_AGAIN)).await;
             self.started = self.worker.now();

@@ -253,9 +253,7 @@ impl World<'_> {
             Decision::SendOnUnasked => self.send_on(caller, None),
             Decision::SendToRebind => unreachable!("visitors of the simulator have one address each"),
             Decision::AskOwner { .. } => unreachable!("the simulator has one tokencheck"),
-            Decision::Delay { left, .. } => {
-                self.hold_back(number, left);
-            }
+            Decision::Delay { ticket, left } => self.hold_back(caller, &ticket, left),
             Decision::SendBack => {
                 self.trace.step(at, What::SentBack, number, 0);
                 if caller.ask != RequestKind::Page {
@@ -297,9 +295,15 @@ impl World<'_> {
     }
 
     /// Looks again when the visitor's turn should have come.
-    fn hold_back(&mut self, number: u32, left: Duration) {
+    fn hold_back(&mut self, caller: &Caller, ticket: &Ticket, left: Duration) {
+        let number = caller.client;
         if let Some(client) = self.clients.get_mut(number) {
             client.hold_back();
+        }
+        // Not when it is looked at again.
+        if caller.held < room::LOOK_AGAIN {
+            let process = &self.processes[caller.process];
+            process.admission.will_ask(ticket, Position::Kept, left, process.now(self.now_us));
         }
         let again_us = (left.min(room::LOOK_AGAIN).as_micros() as u64).max(1);
         self.agenda.push(self.now_us + again_us, Item::Visit(number));
@@ -397,6 +401,10 @@ impl World<'_> {
             client.hold(ticket);
         }
         let answer = self.wait_answer(caller, wait.wait, true);
+        if let Answer::Wait { refresh: Some(reload), .. } = answer {
+            let process = &self.processes[caller.process];
+            process.admission.will_ask(ticket, position, reload, process.now(self.now_us));
+        }
         self.reply(caller.client, Ok(answer));
     }
 
@@ -444,14 +452,17 @@ impl World<'_> {
         if let Some(ticket) = ticket {
             self.oracle.looked(caller.client, caller.process, &ticket, &look, usable, &self.processes);
         }
-        if let TicketStatus::Wait(left) = look
+        if let (Some(ticket), TicketStatus::Wait(left)) = (ticket, look)
             && usable
             && room::is_held(left.wait, caller.held)
         {
-            return self.hold_back(caller.client, left.wait);
+            return self.hold_back(caller, &ticket, left.wait);
         }
         let every = self.processes[caller.process].admission.ask_every();
         let poll = page::poll_interval(wait, &every, self.rng.random());
+        if let (Some(ticket), TicketStatus::Wait(_)) = (&ticket, look) {
+            self.processes[caller.process].admission.will_ask(ticket, Position::Kept, poll, now);
+        }
         let state = match state {
             page::State::Waiting => State::Waiting,
             page::State::Ready => State::Ready,

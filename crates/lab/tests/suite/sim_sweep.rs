@@ -73,6 +73,16 @@ fn waits_are_not_judged_by_an_origin_that_has_less_than_the_operators_figure() {
     assert!(report.broken().next().is_none());
 }
 
+/// Of the crowd half has left, and behind it wait visitors for their second page, who all come.
+#[test]
+fn visitors_behind_a_crowd_that_has_left_are_told_their_wait() {
+    let mut split = scenario("discovering.toml");
+    split.gate.as_mut().expect("a gate").split = true;
+    let report = sweep(&split, 228..=228, 1, true).expect("a scenario");
+    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
+    assert!(broken.is_none(), "{broken:?}");
+}
+
 #[test]
 fn crowds_with_faults_break_no_rule() {
     breaks_nothing(&scenario("crowd.toml"), true);

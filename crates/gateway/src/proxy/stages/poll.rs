@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use tidegate_core::admission::{Admission, Presented, RETRY_DOWN};
+use tidegate_core::admission::{Admission, Position, Presented, RETRY_DOWN};
 use tidegate_core::measure::Event;
 use tidegate_core::room::{TicketStatus, is_held};
 use tidegate_core::units::Timestamp;
@@ -70,6 +70,9 @@ impl RequestContext {
         let (state, wait, place) = standing(look, usable);
         let spread = rand::Rng::random(&mut *self.worker.rng.borrow_mut());
         let poll = page::poll_interval(wait, &shared.admission.ask_every(), spread);
+        if let (Presented::Ticket(ticket), TicketStatus::Wait(_)) = (&shown, look) {
+            shared.admission.will_ask(ticket, Position::Kept, poll, self.started);
+        }
         respond::status_document(&self.config, state, wait, place, poll, waited, ticket)
     }
 }

@@ -39,6 +39,8 @@ pub struct Visitor<'a> {
     pub secure: bool,
     /// It gets pages and sends cookies, so it is taken to keep the gate's too.
     pub keeps_cookies: bool,
+    /// It is answered with a page, which asks again by itself.
+    pub reads_pages: bool,
     /// It says that it can wait and come back: [`RequestKind`](crate::proxy::navigation::RequestKind).
     pub can_return: bool,
 }
@@ -98,6 +100,7 @@ impl RequestContext {
         Visitor {
             ip: self.client,
             keeps_cookies: cookies.any && self.kind.wants_html,
+            reads_pages: self.kind.wants_html,
             cookies,
             url_ticket,
             rebind: rebind.filter(|_| rebinds),
@@ -217,6 +220,10 @@ impl RoomStage<'_> {
         }
         if let Role::TokenGen { .. } = self.config.settings.role {
             answer.check_ticket = Some(self.url_ticket(ticket, visitor));
+        }
+        if visitor.reads_pages {
+            let reload = Duration::from_secs(page::reload_seconds(answer.wait, answer.poll));
+            self.admission.will_ask(ticket, position, reload, self.now);
         }
         answer
     }

@@ -157,6 +157,7 @@ impl RequestContext {
             rebind: None,
             secure,
             keeps_cookies: true,
+            reads_pages: false,
             can_return: true,
         };
         let mut stage = RoomStage { admission: &worker.shared.admission, config, rng: &mut rng, now };
