@@ -22,12 +22,10 @@
 
 use std::time::Duration;
 
-use super::throughput::{Throughput, jitter, repeats};
+use super::throughput::{MAX_SAMPLES, Throughput, jitter, repeats, take_percentile};
 use super::{Estimate, Estimator, GateLoad, Sample, State};
 use crate::units::{Rate, Timestamp};
 
-/// Most samples of a window: more than an origin completes in 100 ms. Further ones are ignored.
-const MAX_SAMPLES: usize = 1 << 16;
 /// Consecutive updates at the least limit after which the unloaded response time is measured anew.
 const DOUBTED: u32 = 5;
 
@@ -111,13 +109,7 @@ impl Gradient {
 
     /// The configured percentile of the window in microseconds, at least one. Empties the window.
     fn take_percentile(&mut self) -> Option<u64> {
-        let count = self.responses_us.len();
-        let last = count.checked_sub(1)?;
-        let rank = ((self.config.percentile * count as f64).ceil() as usize).saturating_sub(1).min(last);
-        let (_, value, _) = self.responses_us.select_nth_unstable(rank);
-        let value = (*value).max(1);
-        self.responses_us.clear();
-        Some(value)
+        take_percentile(&mut self.responses_us, self.config.percentile)
     }
 
     fn begin_measurement(&mut self, now: Timestamp) {

@@ -188,3 +188,18 @@ pub(super) fn jitter(turn: u32) -> f64 {
 pub(super) fn repeats(sample: &Sample) -> u64 {
     sample.count.min(1_000)
 }
+
+/// Most response times that are kept for a percentile: more than an origin completes in 100 ms, and of longer
+/// windows a sample that is large enough. Further ones are ignored.
+pub(super) const MAX_SAMPLES: usize = 1 << 16;
+
+/// The percentile `share` (0 to 1) of response times in microseconds, at least one. Empties them.
+pub(super) fn take_percentile(responses_us: &mut Vec<u64>, share: f64) -> Option<u64> {
+    let count = responses_us.len();
+    let last = count.checked_sub(1)?;
+    let rank = ((share * count as f64).ceil() as usize).saturating_sub(1).min(last);
+    let (_, value, _) = responses_us.select_nth_unstable(rank);
+    let value = (*value).max(1);
+    responses_us.clear();
+    Some(value)
+}
