@@ -5,7 +5,7 @@ use tidegate_core::capacity::{self, Options};
 use tidegate_core::units::Rate;
 
 use super::declare::{Leaf, Section as _};
-use super::estimators::{Aimd, Bottleneck, Gradient, Gradient2, PowerRatio, Vegas};
+use super::estimators::{Aimd, Bottleneck, Breakwater, Cinnamon, Gradient, Gradient2, PowerRatio, Vegas};
 use super::kinds::quantity::{Number, RateOrNone};
 use super::kinds::toml_string;
 use super::mistake::{did_you_mean, either};
@@ -75,6 +75,10 @@ section! {
         gradient: Gradient;
         /// Parameters of "gradient2".
         gradient2: Gradient2;
+        /// Parameters of "cinnamon".
+        cinnamon: Cinnamon;
+        /// Parameters of "breakwater".
+        breakwater: Breakwater;
     }
 }
 
@@ -116,6 +120,8 @@ impl Capacity {
         self.vegas.fill(&mut options.vegas);
         self.gradient.fill(&mut options.gradient);
         self.gradient2.fill(&mut options.gradient2);
+        self.cinnamon.fill(&mut options.cinnamon);
+        self.breakwater.fill(&mut options.breakwater);
         options
     }
 }

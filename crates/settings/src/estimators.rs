@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use tidegate_core::capacity::{
-    AimdConfig, BottleneckConfig, Gradient2Config, GradientConfig, PowerRatioConfig, VegasConfig,
+    AimdConfig, BottleneckConfig, BreakwaterConfig, CinnamonConfig, Gradient2Config, GradientConfig,
+    PowerRatioConfig, VegasConfig,
 };
 use tidegate_core::units::Rate;
 
@@ -165,5 +166,50 @@ parameters! {
         smoothing: f64 => Number(0.01..=1.0);
         /// Requests that may queue: added with every step.
         queue: f64 => Number(0.0..=10_000.0);
+    }
+
+    /// Parameters of the estimator "cinnamon": Uber's Cinnamon auto-tuner.
+    Cinnamon of CinnamonConfig {
+        /// Requests in flight to begin with.
+        start_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Least requests in flight.
+        min_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Most requests in flight.
+        max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Queue below which the limit grows, in multiples of log10 of the limit.
+        alpha: f64 => Number(0.0..=1000.0);
+        /// Queue above which it shrinks, in the same unit.
+        beta: f64 => Number(0.0..=1000.0);
+        /// Quantile of an interval's response times that stands for all.
+        percentile: f64 => Number(0.0..=1.0);
+        /// Least length of an interval; the limit changes once in each.
+        interval: Duration => span(100, HOUR);
+        /// Greatest length of an interval, where requests are few.
+        max_interval: Duration => span(100, HOUR);
+        /// Requests that end an interval of at least the least length.
+        interval_requests: u32 => Count(1..=1_000_000);
+        /// Intervals of whose quantiles the median is taken.
+        median_of: u32 => Count(1..=1000);
+        /// Weight of a new median in the smoothed response time.
+        smoothing: f64 => Number(0.01..=1.0);
+        /// Intervals over which the covariance of requests in flight and throughput is taken; after as many
+        /// the target response time is measured anew, if the covariance is positive.
+        window: u32 => Count(1..=10_000);
+    }
+
+    /// Parameters of the estimator "breakwater": the law of Breakwater (OSDI 2020) for requests in flight.
+    Breakwater of BreakwaterConfig {
+        /// Requests in flight to begin with.
+        start_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Least requests in flight.
+        min_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Most requests in flight.
+        max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
+        /// Growth a round for each request or visitor that waits or is served; at least 1 in all.
+        alpha: f64 => Number(0.0..=1.0);
+        /// Share that a round takes away for each time that the delay exceeds its target by the target.
+        beta: f64 => Number(0.0..=1.0);
+        /// Queueing delay that is aimed at, as a multiple of the least mean response time.
+        target: f64 => Number(0.01..=100.0);
     }
 }

@@ -51,7 +51,7 @@ pub use enforcing::{
     Application, AskKey, Enforcement, Explain, Explained, Fallback, JwtAlgorithm, Lighter, Tier, TierCookie,
     TierJwt, TierKey,
 };
-pub use estimators::{Aimd, Bottleneck, Gradient, Gradient2, PowerRatio, Vegas};
+pub use estimators::{Aimd, Bottleneck, Breakwater, Cinnamon, Gradient, Gradient2, PowerRatio, Vegas};
 pub use kernel::{Accept, Kernel, MAX_PRIORITIES, Policing, SynRule, Tcp, XdpMode};
 pub use kinds::net::ListenAt;
 pub use mistake::{Excerpt, Found, Mistake, did_you_mean, place};

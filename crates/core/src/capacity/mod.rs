@@ -12,6 +12,8 @@ use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 mod aimd;
 mod bottleneck;
+mod breakwater;
+mod cinnamon;
 mod fixed;
 mod gradient;
 mod gradient2;
@@ -22,6 +24,8 @@ mod vegas;
 
 pub use aimd::{Aimd, AimdConfig};
 pub use bottleneck::{Bottleneck, BottleneckConfig};
+pub use breakwater::{Breakwater, BreakwaterConfig};
+pub use cinnamon::{Cinnamon, CinnamonConfig};
 pub use fixed::Fixed;
 pub use gradient::{Gradient, GradientConfig};
 pub use gradient2::{Gradient2, Gradient2Config};
@@ -186,6 +190,8 @@ pub struct Options {
     pub vegas: VegasConfig,
     pub gradient: GradientConfig,
     pub gradient2: Gradient2Config,
+    pub cinnamon: CinnamonConfig,
+    pub breakwater: BreakwaterConfig,
     pub bottleneck: BottleneckConfig,
 }
 
@@ -212,6 +218,8 @@ const KNOWN: &[(&str, Make)] = &[
     ("vegas", |options| Box::new(Vegas::new(options.vegas, options.rate))),
     ("gradient", |options| Box::new(Gradient::new(options.gradient, options.rate))),
     ("gradient2", |options| Box::new(Gradient2::new(options.gradient2, options.rate))),
+    ("cinnamon", |options| Box::new(Cinnamon::new(options.cinnamon, options.rate))),
+    ("breakwater", |options| Box::new(Breakwater::new(options.breakwater, options.rate))),
     ("bottleneck", |options| Box::new(Bottleneck::new(options.bottleneck, options.rate))),
 ];
 

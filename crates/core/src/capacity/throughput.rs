@@ -5,8 +5,9 @@
 //! C = Σ cost of requests served / Σ time      over the saturated ticks of the last 2 s
 //! ```
 //!
-//! Aimd, vegas, gradient and gradient2 have no capacity of their own. Rejected: L / mean response time. By
-//! Little's law it is the same number where L requests are always in flight, and wrong where they are not.
+//! Aimd, vegas, gradient, gradient2, cinnamon and breakwater have no capacity of their own. Rejected:
+//! L / mean response time. By Little's law it is the same number where L requests are always in flight, and
+//! wrong where they are not.
 //!
 //! Without a backlog the last capacity holds, because throughput then measures the load. Ticks with failures
 //! only are left out: an origin that only fails has not become slower. Rejected: holding wherever most

@@ -182,6 +182,177 @@ fn gradient_measures_once_a_minute_and_returns_to_its_limit() {
     assert_eq!(estimate.max_in_flight, Some(1000));
 }
 
+/// Two seconds and 250 requests, all alike; whether the interval then ends is the estimator's matter.
+fn interval(cinnamon: &mut Cinnamon, now: &mut Timestamp, response_ms: u64, in_flight: u32) {
+    cinnamon.observe(&Sample { count: 250, ..sample(response_ms, in_flight) });
+    *now = *now + Duration::from_secs(2);
+    cinnamon.tick(&CROWD, *now);
+}
+
+fn cinnamon(config: CinnamonConfig) -> (Cinnamon, Timestamp) {
+    let mut cinnamon = Cinnamon::new(config, None);
+    assert_eq!(cinnamon.tick(&CROWD, START).max_in_flight, Some(20));
+    (cinnamon, START)
+}
+
+/// No filters, so that an interval's percentile is the response time.
+const UNFILTERED: fn() -> CinnamonConfig =
+    || CinnamonConfig { median_of: 1, smoothing: 1.0, ..CinnamonConfig::default() };
+
+#[test]
+fn cinnamon_steps_by_logarithms() {
+    let (mut cinnamon, mut now) = cinnamon(UNFILTERED());
+    let log = 20_f64.log10();
+    let table = [
+        // The first one is the target: no queue.
+        (100, 20, 20.0 + log),
+        // q = 21.30 / 3 = 7.1: between 3 and 6 times 1.33.
+        (150, 20, 20.0 + log),
+        // q = 21.30 · 0.4 = 8.5, more than 8.0.
+        (167, 20, 20.0 + log - (20.0 + log).log10()),
+        // Less than half used.
+        (100, 9, 20.0 + log - (20.0 + log).log10()),
+        (500, 9, 20.0 + log - (20.0 + log).log10()),
+    ];
+    for (response_ms, in_flight, limit) in table {
+        interval(&mut cinnamon, &mut now, response_ms, in_flight);
+        let got = figure(&cinnamon, "limit");
+        assert!((got - limit).abs() < 1e-9, "{response_ms} ms, {in_flight} in flight: {got}, not {limit}");
+    }
+    assert_eq!(figure(&cinnamon, "target_ms"), 100.0);
+    // A lower response time is a new target at once.
+    interval(&mut cinnamon, &mut now, 80, 20);
+    assert_eq!(figure(&cinnamon, "target_ms"), 80.0);
+}
+
+#[test]
+fn cinnamon_ends_an_interval_by_requests_and_by_time() {
+    let (mut cinnamon, now) = cinnamon(UNFILTERED());
+    let served = |count: u64| Sample { count, ..sample(100, 20) };
+    // Enough requests, but too early; failures never count.
+    cinnamon.observe(&served(249));
+    cinnamon.observe(&Sample { ok: false, count: 500, ..sample(1, 20) });
+    cinnamon.tick(&CROWD, now + Duration::from_secs(29));
+    assert_eq!(figure(&cinnamon, "response_ms"), 0.0);
+    cinnamon.tick(&CROWD, now + Duration::from_secs(30));
+    assert_eq!(figure(&cinnamon, "response_ms"), 100.0);
+    cinnamon.observe(&Sample { count: 250, ..sample(200, 20) });
+    cinnamon.tick(&CROWD, now + Duration::from_millis(31_900));
+    assert_eq!(figure(&cinnamon, "response_ms"), 100.0);
+    cinnamon.tick(&CROWD, now + Duration::from_secs(32));
+    assert_eq!(figure(&cinnamon, "response_ms"), 200.0);
+}
+
+#[test]
+fn cinnamon_takes_the_median_of_five_percentiles_and_smooths_it() {
+    let (mut cinnamon, mut now) = cinnamon(CinnamonConfig::default());
+    // Nine of ten are at most 100 ms; one interval of 900 ms among others is no signal.
+    for response_ms in [100, 100, 900, 100] {
+        cinnamon.observe(&Sample { count: 25, ..sample(900, 20) });
+        interval(&mut cinnamon, &mut now, response_ms, 20);
+    }
+    let response_ms = figure(&cinnamon, "response_ms");
+    assert!((response_ms - 100.0).abs() < 1e-9, "{response_ms}");
+    // Of five intervals the middle one is 200 ms, and has a weight of 0.3.
+    for response_ms in [900, 200] {
+        interval(&mut cinnamon, &mut now, response_ms, 20);
+    }
+    let response_ms = figure(&cinnamon, "response_ms");
+    assert!((response_ms - 130.0).abs() < 1e-9, "{response_ms}");
+}
+
+/// Intervals in which requests in flight go up and down; `throughput` is that at each number.
+fn swing(cinnamon: &mut Cinnamon, now: &mut Timestamp, intervals: u32, throughput: fn(u32) -> f64) {
+    for turn in 0..intervals {
+        let in_flight = 20 + turn % 2 * 20;
+        let response_ms = f64::from(in_flight) / throughput(in_flight) * 1e3;
+        interval(cinnamon, now, response_ms as u64, in_flight);
+    }
+}
+
+#[test]
+fn cinnamon_lowers_the_limit_where_more_in_flight_bring_less_throughput() {
+    // A queue of any length is welcome, so that only the covariance can lower the limit.
+    let config = CinnamonConfig { alpha: 1000.0, beta: 1000.0, ..UNFILTERED() };
+    let (mut contended, mut now) = cinnamon(config);
+    swing(&mut contended, &mut now, 9, |in_flight| if in_flight == 20 { 100.0 } else { 80.0 });
+    let before = figure(&contended, "limit");
+    assert!(
+        before > 20.0 && figure(&contended, "covariance") == 0.0,
+        "nine intervals have no sign: {before}"
+    );
+    swing(&mut contended, &mut now, 6, |in_flight| if in_flight == 20 { 100.0 } else { 80.0 });
+    let after = figure(&contended, "limit");
+    assert!(after < before - 5.0 && figure(&contended, "covariance") < 0.0, "{before}, then {after}");
+
+    let (mut scaling, mut now) = cinnamon(config);
+    swing(&mut scaling, &mut now, 15, |in_flight| if in_flight == 20 { 100.0 } else { 120.0 });
+    assert!(figure(&scaling, "limit") > before && figure(&scaling, "covariance") > 0.0);
+}
+
+#[test]
+fn cinnamon_resets_its_target_only_where_more_in_flight_bring_more() {
+    let slower_after_one = |throughput: fn(u32) -> f64| {
+        let (mut cinnamon, mut now) = cinnamon(UNFILTERED());
+        interval(&mut cinnamon, &mut now, 50, 20);
+        swing(&mut cinnamon, &mut now, 50, throughput);
+        assert_eq!(figure(&cinnamon, "target_ms"), 50.0, "not due before fifty intervals");
+        swing(&mut cinnamon, &mut now, 2, throughput);
+        figure(&cinnamon, "target_ms")
+    };
+    // 20 requests in 200 ms, 40 in 250 ms.
+    assert_eq!(slower_after_one(|in_flight| if in_flight == 20 { 100.0 } else { 160.0 }), 200.0);
+    // In an overload the target would drift up with the queue.
+    assert_eq!(slower_after_one(|in_flight| if in_flight == 20 { 100.0 } else { 80.0 }), 50.0);
+}
+
+#[test]
+fn breakwater_steps_as_published() {
+    let mut breakwater = Breakwater::new(BreakwaterConfig::default(), None);
+    let mut now = START;
+    breakwater.tick(&CROWD, now);
+    let table = [
+        (sample(100, 20), 21.0),
+        // A delay of 399 ms is below the target, 400 ms; at the target nothing is taken and nothing given.
+        (sample(499, 21), 22.0),
+        (sample(500, 22), 22.0),
+        // Twice the target: 2 %.
+        (sample(900, 22), 22.0 * 0.98),
+        // Half of the credits are used, then less.
+        (sample(100, 11), 22.56),
+        (sample(100, 11), 22.56),
+        // Failures have no queueing delay.
+        (failed(9_000, 22), 22.56),
+        // A hundred times the target: one half at most.
+        (sample(40_100, 22), 11.28),
+        // A new least response time: the target is 40 ms, the delay is 90 ms.
+        (sample(10, 11), 12.28),
+        (sample(100, 12), 12.28 * (1.0 - 0.02 * 1.25)),
+    ];
+    for (i, (sample, expected)) in table.iter().enumerate() {
+        breakwater.observe(sample);
+        now = now + Duration::from_secs(60);
+        breakwater.tick(&CROWD, now);
+        let got = figure(&breakwater, "limit");
+        assert!((got - expected).abs() < 1e-9, "step {i}: {got}, expected {expected}; {sample:?}");
+    }
+}
+
+#[test]
+fn breakwater_steps_once_a_response_time_and_grows_with_its_clients() {
+    let mut breakwater = Breakwater::new(BreakwaterConfig::default(), None);
+    let mut now = START;
+    let many = GateLoad { queued: 2_000, in_flight: 20, coming: 980, ..CROWD };
+    let mut limits = Vec::new();
+    for _ in 0..7 {
+        breakwater.tick(&many, now);
+        limits.push(figure(&breakwater, "limit"));
+        breakwater.observe(&sample(300, 20));
+        now = now + TICK;
+    }
+    assert_eq!(limits, [20.0, 20.0, 20.0, 23.0, 23.0, 23.0, 26.0], "a thousandth of 3,000 clients each time");
+}
+
 #[test]
 fn throughput_is_measured_while_requests_wait() {
     let mut aimd = Aimd::new(AimdConfig::default(), None);
