@@ -35,7 +35,9 @@
 //!
 //! Limits: at the target most of the response time is queue, 4 of 5 R0. An origin that has become slower
 //! looks like one with a queue for ever, because R0 only falls; it is cut only if it takes five times as
-//! long. One credit a round is slow while a crowd begins.
+//! long. A round of a quiet origin has a request or two, and R0 is then what their luck says: where service
+//! times vary and load begins low (`ramp-ps` of the tournament), the limit stays at the bottom. One credit a
+//! round is slow while a crowd begins.
 
 use std::time::Duration;
 
