@@ -268,11 +268,24 @@ impl Admission {
         }
     }
 
-    /// A page that waits with this ticket asks again `after` from now at the latest. See [`Room::will_ask`].
+    /// A page that waits with this ticket asks again `after` from now. See [`Room::will_ask`].
     pub fn will_ask(&self, ticket: &Ticket, position: Position, after: Duration, now: Timestamp) {
         if let Self::Room(room) = self {
             room.will_ask(ticket, position != Position::Kept, after, now);
         }
+    }
+
+    /// A page has been sent that asks after `poll`, or is loaded again after `reload` where it runs no
+    /// script. Whoever has come back by loading it is taken to run none.
+    pub fn page_sent(
+        &self,
+        ticket: &Ticket,
+        position: Position,
+        poll: Duration,
+        reload: Duration,
+        now: Timestamp,
+    ) {
+        self.will_ask(ticket, position, if position == Position::Kept { reload } else { poll }, now);
     }
 
     /// How often waiting pages are to ask. See [`Room::ask_every`].

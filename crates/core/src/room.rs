@@ -365,7 +365,9 @@ impl Room {
         } else {
             let behind = load.backlog_s(now) - load.target_s();
             let in_transit = self.attendance.in_transit.load();
-            outflow.time_for(ahead.cost.units() * share + in_transit.units()) + behind.max(0.0)
+            // Nobody knows when an origin comes back that is gone.
+            let behind = behind.clamp(0.0, RETRY_CLOSED.as_secs_f64());
+            outflow.time_for(ahead.cost.units() * share + in_transit.units()) + behind
         };
         let wait = if mutants::is(Mutant::HalfTheWait) { wait / 2.0 } else { wait };
         let wait = Duration::try_from_secs_f64(wait).unwrap_or(MAX_WAIT);
@@ -507,8 +509,10 @@ impl Room {
         let (clock_at, last_due) = (self.tickets.clock.at(now), self.schedule.last_due());
         let slots = &self.schedule.slots;
         let next = Timestamp::from_secs(slots.frontier()).max(now);
+        let waiting = self.attendance.waiting(clock_at, last_due);
         RoomState {
-            waiting: self.attendance.waiting(clock_at, last_due),
+            waiting,
+            present: self.attendance.presence.visitors_after(clock_at, last_due).min(waiting),
             promised: slots.between(clock_at, last_due.max(now) + Duration::from_secs(1)).cost,
             wait: if self.busy(now) { self.wait(next.min(last_due), now).wait } else { Duration::ZERO },
             lead_s: clock_at.as_micros() as f64 / 1e6 - now.as_micros() as f64 / 1e6,
@@ -604,7 +608,10 @@ impl Room {
             slots.restore(row.second, row.slots);
             self.attendance.restore(row.second, row.waits, row.redeemed);
         }
-        self.schedule.restore(last_due, saved.floor.max(saved.frontier));
+        // Newcomers not in the second of the last promise: what a second holds may be different now, and they
+        // would be due before it.
+        let after_last = if last_due > clock.at { last_due.second() + 1 } else { 0 };
+        self.schedule.restore(last_due, saved.floor.max(saved.frontier).max(after_last));
         self.attendance.restore_judged(saved.judged.clamp(oldest, now.second().max(oldest)));
         let has_waiting = last_due > clock.at;
         let at = if has_waiting { clock.at } else { clock.at.max(now) };

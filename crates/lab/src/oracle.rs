@@ -275,11 +275,11 @@ impl Oracle {
         self.is_down = true;
     }
 
-    pub(crate) fn restarted(&mut self, now_us: u64) {
+    pub(crate) fn restarted(&mut self, clock_jump: Duration, now_us: u64) {
         self.is_down = false;
         self.schedule.restarted();
         self.flow.restarted(now_us);
-        self.sessions.restarted();
+        self.sessions.restarted(clock_jump);
     }
 
     pub(crate) fn crowd_is_over(&mut self, now_us: u64) {

@@ -119,7 +119,7 @@ impl Attendance {
     }
 
     pub(super) fn publish(&self, show_ups: &ShowUps, capacity: Rate, mean_cost: Cost) {
-        self.show_up.store(show_ups.of_all.ratio(capacity).max(MIN_RATIO));
+        self.show_up.store(show_ups.of_all.ratio(capacity));
         self.show_up_upper.store(show_ups.of_all.upper_ratio(capacity, mean_cost));
         self.silent_upper.store(show_ups.silent_ratio(capacity, mean_cost));
     }
@@ -134,7 +134,7 @@ impl Attendance {
         let PresentWork { arriving, asking } = self.presence.work(from, last + 1, promised);
         let silent = promised - asking - arriving;
         let expected = (asking + show_up * arriving + self.silent_upper.load() * silent) / promised;
-        show_up.clamp(expected - SAME_SHARE, expected + SAME_SHARE).min(1.0)
+        show_up.clamp(expected - SAME_SHARE, expected + SAME_SHARE).clamp(MIN_RATIO, 1.0)
     }
 
     /// Computes the work in transit. The virtual clock is at `clock_at`, in a second that holds `slot`.

@@ -119,6 +119,12 @@ impl Presence {
         self.passed.store(let_in.second(), Ordering::Release);
     }
 
+    /// Visitors of whole seconds after `clock_at`.
+    pub(super) fn visitors_after(&self, clock_at: Timestamp, last_due: Timestamp) -> u64 {
+        let (from, to) = (clock_at.second() + 1, last_due.second() + 1);
+        self.arriving.sum(from, to).visitors + self.asking.sum(from, to).visitors
+    }
+
     /// Of the tickets due in the seconds `from..to`, for which so much work is promised.
     pub(super) fn work(&self, from: u64, to: u64, promised: f64) -> PresentWork {
         // A page that asks twice is not two visitors.

@@ -22,7 +22,7 @@ const MEMORY_S: f64 = 20.0;
 /// Weight of the initial assumption that all come, as seconds of what newcomers get of the capacity: a crowd
 /// of no-shows outweighs it within a few seconds, a handful of them does not.
 const PRIOR_S: f64 = 0.3;
-/// Least ratio to steer with: a few no-shows must not have the origin flooded twentyfold.
+/// Least ratio of all: a few no-shows must not have the origin flooded twentyfold.
 pub(super) const MIN_RATIO: f64 = 0.05;
 const MAX_RESTORED_UNITS: f64 = 1e12;
 /// The latest crowd is what was judged last: work of so many seconds at capacity, at least [`RECENT_UNITS`].
@@ -104,7 +104,7 @@ impl ShowUp {
     /// The share of the promised work that is redeemed.
     pub(super) fn ratio(&self, capacity: Rate) -> f64 {
         let prior = prior(capacity);
-        ((self.average.sum + prior) / (self.average.over + prior)).clamp(0.0, 1.0)
+        ((self.average.sum + prior) / (self.average.over + prior)).clamp(MIN_RATIO, 1.0)
     }
 
     /// The upper estimate that waits are announced with. The latest crowd may be another one than half of the

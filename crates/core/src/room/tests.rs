@@ -59,6 +59,43 @@ fn the_virtual_clock_does_not_go_back_when_it_stops_following_the_wall_clock() {
     assert!(clock.at(now) >= before, "{:?} after {before:?}", clock.at(now));
 }
 
+#[test]
+fn after_a_restart_newcomers_are_due_after_all_promises_whatever_a_second_holds_then() {
+    let before = room(10.0, Cost::ONE);
+    let due = |room: &Room, nonce| match room.arrive(ClassId(0), nonce, None, start()) {
+        Arrival::Wait(ticket, _) => Some(ticket.due()),
+        _ => None,
+    };
+    let last = (0..36).filter_map(|nonce| due(&before, nonce)).max();
+    let after = room(100.0, Cost::ONE);
+    after.restore(&before.save(start()), start()).expect("what it saved");
+    assert!(last.is_some() && due(&after, 36) > last, "{:?} after {last:?}", due(&after, 37));
+}
+
+#[test]
+fn while_tokenchecks_origin_is_gone_nobody_is_sent_away_for_long() {
+    let room = room(10.0, Cost::ONE);
+    room.sends_on();
+    let mut now = start();
+    let mut told = Duration::ZERO;
+    for nonce in 0..100 {
+        now = now + TICK;
+        let report = Feedback {
+            at: now,
+            over: TICK,
+            gate: Some(Totals::default()),
+            is_origin_gone: true,
+            ..Feedback::default()
+        };
+        room.feedback(&report);
+        room.tick_with(&Totals::default(), true, now);
+        if let Arrival::Wait(_, wait) = room.arrive(ClassId(0), nonce, None, now) {
+            told = told.max(wait.wait);
+        }
+    }
+    assert!(told > Duration::from_secs(30) && told < Duration::from_secs(60), "{told:?}");
+}
+
 /// A report without bounds, as a faulty tokencheck may send it.
 fn absurd(from: u64, now: Timestamp) -> Feedback {
     let most = Cost::from_hundredths(u64::MAX);

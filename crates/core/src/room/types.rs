@@ -116,6 +116,8 @@ impl From<Rate> for RoomTargets {
 pub struct RoomState {
     /// Visitors with a due time that the virtual clock has not reached.
     pub waiting: u64,
+    /// Of these, visitors whose page will ask again shortly.
+    pub present: u64,
     /// Work promised from the virtual clock on.
     pub promised: Cost,
     /// Wait of a newcomer.

@@ -219,6 +219,7 @@ fn gauges(out: &mut Exposition, control: &Control, f: &Figures) {
     let help = "1 if rules, quotas, room and session slots only count (enforcement.shadow).";
     out.gauge("shadow", help, u8::from(control.shared().config.load().settings.enforcement.shadow));
     out.gauge("waiting", "Visitors promised a later place, and newcomers held at the gate.", f.room.waiting);
+    out.gauge("waiting_present", "Of these, visitors whose page still asks.", f.room.present);
     out.gauge("promised_cost", "Work promised to them.", number(f.room.promised.units()));
     out.gauge("newcomer_wait_seconds", "What a newcomer would wait now.", f.room.wait.as_secs_f64());
     let help = "The virtual clock against real time: negative is behind.";

@@ -148,6 +148,8 @@ struct ResponseTimes {
 struct Room {
     /// Visitors that wait.
     waiting: u64,
+    /// Of these, visitors whose page still asks; the others sleep until their turn, or have left.
+    present: u64,
     /// Work promised to them, in cost units.
     promised: f64,
     newcomer_wait_s: f64,
@@ -304,6 +306,7 @@ impl State {
             capacity: InForce::new(&f.tunables, &f.estimate, Some(live.settings.estimator())),
             room: Room {
                 waiting: room.waiting,
+                present: room.present,
                 promised: room.promised.units(),
                 newcomer_wait_s: room.wait.as_secs_f64(),
                 schedule_offset_s: room.lead_s,

@@ -8,6 +8,7 @@
 //! identified by address, it knows none of them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tidegate_core::session::{SessionKey, Sessions as Table};
 
@@ -21,6 +22,8 @@ pub(super) struct Sessions {
     open: HashMap<u32, Book>,
     /// Sessions may have been taken in by their passes, beyond the cap.
     was_killed: bool,
+    /// Sum over all restarts.
+    clock_jumps_us: u64,
 }
 
 struct Book {
@@ -41,11 +44,15 @@ impl Sessions {
             outlives_gate: of.is_some_and(|s| s.key == tidegate_settings::SessionBy::Pass),
             open: HashMap::new(),
             was_killed: false,
+            clock_jumps_us: 0,
         }
     }
 
-    pub(super) fn restarted(&mut self) {
+    /// `clock_jump`: by how much the new process's clock is ahead of the old one's. Passes that the old one
+    /// gave look older by that.
+    pub(super) fn restarted(&mut self, clock_jump: Duration) {
         self.was_killed = true;
+        self.clock_jumps_us += clock_jump.as_micros() as u64;
         if !self.outlives_gate {
             self.open.clear();
         }
@@ -84,7 +91,8 @@ impl Sessions {
         // A pass is renewed when a quarter of its life is over: a new process knows no more of the last
         // request.
         let holds_us = if self.was_killed { self.timeout_us / 10 * 7 } else { self.timeout_us };
-        require(idle > holds_us || age > self.max_age_us, "session", || {
+        let looks = |since_us: u64| since_us + self.clock_jumps_us;
+        require(looks(idle) > holds_us || looks(age) > self.max_age_us, "session", || {
             format!(
                 "visitor {client} has lost its session after {age} us, {idle} us after its last request or answer"
             )

@@ -401,9 +401,9 @@ impl World<'_> {
             client.hold(ticket);
         }
         let answer = self.wait_answer(caller, wait.wait, true);
-        if let Answer::Wait { refresh: Some(reload), .. } = answer {
+        if let Answer::Wait { refresh: Some(reload), poll: Some(poll), .. } = answer {
             let process = &self.processes[caller.process];
-            process.admission.will_ask(ticket, position, reload, process.now(self.now_us));
+            process.admission.page_sent(ticket, position, poll, reload, process.now(self.now_us));
         }
         self.reply(caller.client, Ok(answer));
     }

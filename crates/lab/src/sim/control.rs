@@ -121,15 +121,16 @@ impl World<'_> {
                 if self.gate_is_down() {
                     return Ok(());
                 }
+                let mut clock_jump = Duration::ZERO;
                 for process in &mut self.processes {
-                    process.restart(&self.key, self.now_us)?;
+                    clock_jump = clock_jump.max(process.restart(&self.key, self.now_us)?);
                 }
                 let origin =
                     self.processes.last().map(|h| h.config.settings.origin.clone()).unwrap_or_default();
                 self.replicas = Replicas::new(&origin);
                 self.budget = Budget::new(origin.retry_budget, self.began);
                 self.unsent = Feedback::default();
-                self.oracle.restarted(self.now_us);
+                self.oracle.restarted(clock_jump, self.now_us);
             }
         }
         Ok(())

@@ -195,11 +195,12 @@ impl GateProcess {
         sessions.count().open
     }
 
-    /// The process is killed and started again; only its saved state is left.
-    pub(crate) fn restart(&mut self, key: &[u8; 32], now_us: u64) -> Result<(), ConfigError> {
-        let ahead = self.clock.ahead_us;
+    /// The process is killed and started again; only its saved state is left. Returns by how much its clock
+    /// goes ahead with that: a new process believes the wall clock.
+    pub(crate) fn restart(&mut self, key: &[u8; 32], now_us: u64) -> Result<Duration, ConfigError> {
+        let (ahead, before) = (self.clock.ahead_us, self.now(now_us));
         *self = Self::start(self.config.settings.clone(), key, now_us, ahead, self.saved.take())?;
-        Ok(())
+        Ok(self.now(now_us).since(before))
     }
 
     /// The capacity that positions and waits are computed with.

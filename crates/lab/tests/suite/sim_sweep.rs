@@ -83,6 +83,17 @@ fn visitors_behind_a_crowd_that_has_left_are_told_their_wait() {
     assert!(broken.is_none(), "{broken:?}");
 }
 
+/// A clock that was wrong is right once the process is started anew: passes look older by that.
+#[test]
+fn sessions_are_judged_by_a_clock_that_jumps_with_a_restart() {
+    let mut split = scenario("sessions.toml");
+    split.gate.as_mut().expect("a gate").split = true;
+    split.gate.as_mut().expect("a gate").settings.session.max = tidegate_settings::SessionMax::Discovered;
+    let report = sweep(&split, 369..=369, 1, true).expect("a scenario");
+    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
+    assert!(broken.is_none(), "{broken:?}");
+}
+
 #[test]
 fn crowds_with_faults_break_no_rule() {
     breaks_nothing(&scenario("crowd.toml"), true);

@@ -223,7 +223,7 @@ impl RoomStage<'_> {
         }
         if visitor.reads_pages {
             let reload = Duration::from_secs(page::reload_seconds(answer.wait, answer.poll));
-            self.admission.will_ask(ticket, position, reload, self.now);
+            self.admission.page_sent(ticket, position, answer.poll, reload, self.now);
         }
         answer
     }

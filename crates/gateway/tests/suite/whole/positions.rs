@@ -176,3 +176,42 @@ fn a_full_room_gives_each_visitor_a_time_of_its_own_with_and_without_a_script() 
     let told: BTreeSet<u64> = told.collect();
     assert!(told.len() > 5 && told.last() > Some(&20), "{told:?}");
 }
+
+const ONE_IN_A_HUNDRED_SECONDS: &str = r#"
+[origin]
+replicas = ["ORIGIN"]
+[capacity]
+estimator = "fixed"
+rate = 0.01
+[room]
+unit = "request"
+"#;
+
+/// The first visitor who has to wait, with these header fields.
+fn first_to_wait(gate: &Gate, fields: &str) -> String {
+    let request = format!("GET / HTTP/1.1\r\nHost: shop.example\r\n{fields}Connection: close\r\n\r\n");
+    until(|| ask(gate.http, &request), |answer| answer.contains("set-cookie: tg0="))
+}
+
+/// Asks for the room's figures until they are these.
+fn room_has(gate: &Gate, waiting: u64, present: u64) {
+    let figures = || {
+        let room = &gate.admin("/v1/state")["room"];
+        format!("{} wait, {} present", room["waiting"], room["present"])
+    };
+    until(figures, |figures| figures == format!("{waiting} wait, {present} present"));
+}
+
+#[test]
+fn visitors_whose_page_asks_count_as_present() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, ONE_IN_A_HUNDRED_SECONDS);
+    first_to_wait(&gate, "Accept: text/html\r\n");
+    room_has(&gate, 1, 1);
+    // A program sleeps until its turn, unless it asks how things stand.
+    let gate = Gate::start(&origin, ONE_IN_A_HUNDRED_SECONDS);
+    let ticket = cookies(&first_to_wait(&gate, ""));
+    room_has(&gate, 1, 0);
+    get(gate.http, "/.tidegate/status?c=0", &ticket);
+    room_has(&gate, 1, 1);
+}
