@@ -13,7 +13,8 @@
 //! ```
 //!
 //! It is known for each part of the schedule, where the show-up ratio is that of those whose turn has come.
-//! The ratio is used as far as it is the same.
+//! The ratio is used unless more are expected: too short a wait is worse than too long a one, and what is
+//! known of the silent is of those whose turn has come.
 //!
 //! **In transit** is work that was admitted and has not come, though it is expected to: its turn is now or
 //! past, but the visitor has not asked since.
@@ -39,9 +40,9 @@ use crate::slots::SlotWork;
 use crate::sync::{Atomic, AtomicF64, AtomicU64, Ordering};
 use crate::units::{Cost, Rate, Timestamp};
 
-/// So far the learned ratio may be from what is expected of those who wait. It is smoother, and waits that
-/// sway by a few percent have visitors come late: where a fifth leave and the others come by whole seconds,
-/// the origin is sent 0.5 to 1 % less without it.
+/// What is expected of those who wait counts where it is more than the learned ratio by this. The ratio is
+/// smoother, and waits that sway by a few percent have visitors come late: where a fifth leave and the others
+/// come by whole seconds, the origin is sent 0.5 to 1 % less without it.
 const SAME_SHARE: f64 = 0.05;
 
 pub(super) struct Attendance {
@@ -134,7 +135,7 @@ impl Attendance {
         let PresentWork { arriving, asking } = self.presence.work(from, last + 1, promised);
         let silent = promised - asking - arriving;
         let expected = (asking + show_up * arriving + self.silent_upper.load() * silent) / promised;
-        show_up.clamp(expected - SAME_SHARE, expected + SAME_SHARE).clamp(MIN_RATIO, 1.0)
+        show_up.max(expected - SAME_SHARE)
     }
 
     /// Computes the work in transit. The virtual clock is at `clock_at`, in a second that holds `slot`.
