@@ -34,7 +34,7 @@
 //! be too much. Where a queue is kept at the gate, `queue_pacer.rs` has its own account of it.
 
 use super::presence::{Presence, PresentWork};
-use super::show_up::{MIN_RATIO, ShowUps};
+use super::show_up::ShowUps;
 use crate::ring::{Ring, SlotLoad};
 use crate::slots::SlotWork;
 use crate::sync::{Atomic, AtomicF64, AtomicU64, Ordering};

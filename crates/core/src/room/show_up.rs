@@ -23,7 +23,7 @@ const MEMORY_S: f64 = 20.0;
 /// of no-shows outweighs it within a few seconds, a handful of them does not.
 const PRIOR_S: f64 = 0.3;
 /// Least ratio of all: a few no-shows must not have the origin flooded twentyfold.
-pub(super) const MIN_RATIO: f64 = 0.05;
+const MIN_RATIO: f64 = 0.05;
 const MAX_RESTORED_UNITS: f64 = 1e12;
 /// The latest crowd is what was judged last: work of so many seconds at capacity, at least [`RECENT_UNITS`].
 const RECENT_S: f64 = 5.0;
