@@ -22,8 +22,6 @@ pub(super) struct Sessions {
     open: HashMap<u32, Book>,
     /// Sessions may have been taken in by their passes, beyond the cap.
     was_killed: bool,
-    /// Sum over all restarts.
-    clock_jumps_us: u64,
 }
 
 struct Book {
@@ -32,6 +30,8 @@ struct Book {
     asked_us: u64,
     /// A visitor asks for one page at a time.
     answered_us: u64,
+    /// By how much clocks went ahead with the restarts since it began.
+    clock_jumps_us: u64,
 }
 
 impl Sessions {
@@ -44,7 +44,6 @@ impl Sessions {
             outlives_gate: of.is_some_and(|s| s.key == tidegate_settings::SessionBy::Pass),
             open: HashMap::new(),
             was_killed: false,
-            clock_jumps_us: 0,
         }
     }
 
@@ -52,7 +51,8 @@ impl Sessions {
     /// gave look older by that.
     pub(super) fn restarted(&mut self, clock_jump: Duration) {
         self.was_killed = true;
-        self.clock_jumps_us += clock_jump.as_micros() as u64;
+        let jump_us = clock_jump.as_micros() as u64;
+        self.open.values_mut().for_each(|book| book.clock_jumps_us += jump_us);
         if !self.outlives_gate {
             self.open.clear();
         }
@@ -63,7 +63,10 @@ impl Sessions {
     }
 
     fn begins(&mut self, client: u32, key: SessionKey, table: &Table, now_us: u64) -> Finding {
-        self.open.insert(client, Book { key, begun_us: now_us, asked_us: now_us, answered_us: now_us });
+        self.open.insert(
+            client,
+            Book { key, begun_us: now_us, asked_us: now_us, answered_us: now_us, clock_jumps_us: 0 },
+        );
         let state = table.state();
         for pool in state.pools.iter().filter(|_| state.readmitted == 0 && !self.was_killed) {
             // Of a cap that is found out: as it was when the slot was given, which is now.
@@ -83,7 +86,7 @@ impl Sessions {
         let last_us = if self.was_killed { book.asked_us } else { book.asked_us.max(book.answered_us) };
         let idle = now_us - last_us;
         book.asked_us = now_us;
-        let age = now_us - book.begun_us;
+        let (age, clock_jumps_us) = (now_us - book.begun_us, book.clock_jumps_us);
         if is_admitted {
             return Ok(());
         }
@@ -91,7 +94,7 @@ impl Sessions {
         // A pass is renewed when a quarter of its life is over: a new process knows no more of the last
         // request.
         let holds_us = if self.was_killed { self.timeout_us / 10 * 7 } else { self.timeout_us };
-        let looks = |since_us: u64| since_us + self.clock_jumps_us;
+        let looks = |since_us: u64| since_us + clock_jumps_us;
         require(looks(idle) > holds_us || looks(age) > self.max_age_us, "session", || {
             format!(
                 "visitor {client} has lost its session after {age} us, {idle} us after its last request or answer"
