@@ -4,6 +4,10 @@
 //! what it leaves. Its rate is a decaying sum of work over the equally decaying sum of time. Of sessions it
 //! is what they will ask for (`session/forecast.rs`): measured, it would come too late, after more visitors
 //! have been let in than can be served.
+//!
+//! While no reports come (two processes), the capacity that is counted on falls, and what sessions are
+//! expected to ask for falls with it: newcomers keep their part. Otherwise sessions as of the last report
+//! would soon take all of a capacity that fell to two thirds, and waits of 4 s be announced as 40 s.
 
 use super::outflow::{Foreseen, Outflow};
 use crate::decaying::{DecayingRatio, keep};
@@ -109,19 +113,28 @@ fn left_of(rate: f64, bypass: f64) -> f64 {
 }
 
 /// The tick's part: averages what was counted.
-#[derive(Default)]
 pub(super) struct BypassMeter {
     others: Recent,
     sessions: Recent,
     /// What open sessions will ask for, where that is known.
     pub(super) expected: Option<ExpectedSessions>,
+    /// The capacity that is counted on over that as of the last report.
+    pub(super) counted_on: f64,
+}
+
+impl Default for BypassMeter {
+    fn default() -> Self {
+        Self { others: Recent::default(), sessions: Recent::default(), expected: None, counted_on: 1.0 }
+    }
 }
 
 impl BypassMeter {
     pub(super) fn tick(&mut self, bypass: &Bypass, dt_s: f64) {
         let others = self.others.tick(bypass.admitted.load(), dt_s);
         let sessions = self.sessions.tick(bypass.of_sessions.load(), dt_s);
-        let foreseen = self.expected.unwrap_or_default();
+        let mut foreseen = self.expected.unwrap_or_default();
+        foreseen.per_s *= self.counted_on;
+        foreseen.each_per_s *= self.counted_on;
         let measured = if self.expected.is_some() { 0.0 } else { sessions };
         bypass.per_s.store(others + measured + foreseen.per_s);
         bypass.others_per_s.store(others + measured);
@@ -186,6 +199,23 @@ mod tests {
         assert!((39.0..40.0).contains(&bypass.left_of(capacity)));
         let hour_s = bypass.outflow(capacity).time_for(12.5 * 3_600.0);
         assert!((3_550.0..3_650.0).contains(&hour_s), "those who are let in will come back: {hour_s}");
+    }
+
+    #[test]
+    fn newcomers_keep_their_part_of_a_capacity_that_is_counted_on_less() {
+        let with = |counted_on| {
+            let (bypass, mut meter) = (Bypass::default(), BypassMeter { counted_on, ..Default::default() });
+            let (per_s, each_per_s, newcomers_share) = (80.0, 0.25, 0.125);
+            let (first, first_page_ratio) = (1.0, 1.0);
+            meter.expected =
+                Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first, first_page_ratio });
+            meter.tick(&bypass, 1.0);
+            let capacity = Rate::per_second(100.0 * counted_on).unwrap_or_default();
+            (bypass.left_of(capacity), bypass.outflow(capacity).time_for(1_000.0))
+        };
+        let ((left, time_s), (left_of_half, time_at_half_s)) = (with(1.0), with(0.5));
+        assert!((left - 20.0).abs() < 1e-9 && (left_of_half - 10.0).abs() < 1e-9, "{left_of_half}");
+        assert!((time_at_half_s - 2.0 * time_s).abs() < 1e-6, "{time_s} s, {time_at_half_s} s");
     }
 
     #[test]

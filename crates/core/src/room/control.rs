@@ -45,6 +45,8 @@ pub(super) struct RoomControl {
     /// Most work the gate's queue may hold, in cost units.
     max_queued: f64,
     is_origin_gone: bool,
+    /// The capacity when tokencheck last reported.
+    reported_capacity: Rate,
     session_pacer: SessionPacer,
     judging: Judging,
     pub(super) tokenchecks: Tokenchecks,
@@ -71,6 +73,7 @@ impl RoomControl {
             queue_pacer: QueuePacer::new(),
             max_queued: f64::MAX,
             is_origin_gone: false,
+            reported_capacity: Rate::ZERO,
             session_pacer: SessionPacer::default(),
             judging: Judging::default(),
             tokenchecks: Tokenchecks::default(),
@@ -86,6 +89,7 @@ impl RoomControl {
             let gate = self.tokenchecks.take_news();
             gate.iter().for_each(|gate| load.observe(gate, now));
             load.set_queued(if is_known { self.tokenchecks.queued } else { Cost::ZERO });
+            self.count_on_sessions(load.capacity(), is_known);
             gate
         } else {
             self.is_origin_gone = !is_origin_usable;
@@ -96,6 +100,15 @@ impl RoomControl {
             load.set_queued(ORIGIN_GONE);
         }
         self.step(room, gate.as_ref(), now);
+    }
+
+    /// While no reports come, sessions are counted on as much as the capacity is.
+    fn count_on_sessions(&mut self, capacity: Rate, is_known: bool) {
+        if is_known {
+            self.reported_capacity = capacity;
+        }
+        let reported = self.reported_capacity;
+        self.bypass.counted_on = if capacity < reported { capacity.get() / reported.get() } else { 1.0 };
     }
 
     /// The tick, without more of the gate than the work that waits there.

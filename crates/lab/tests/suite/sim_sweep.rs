@@ -94,6 +94,16 @@ fn sessions_are_judged_by_a_clock_that_jumps_with_a_restart() {
     assert!(broken.is_none(), "{broken:?}");
 }
 
+/// Tokencheck's reports are lost for 16 s while most of the capacity is used by sessions.
+#[test]
+fn waits_are_right_again_when_reports_come_again() {
+    let mut browse = scenario("browse.toml");
+    browse.gate.as_mut().expect("a gate").settings.session.max = tidegate_settings::SessionMax::None;
+    let report = sweep(&browse, 201..=201, 1, true).expect("a scenario");
+    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
+    assert!(broken.is_none(), "{broken:?}");
+}
+
 #[test]
 fn crowds_with_faults_break_no_rule() {
     breaks_nothing(&scenario("crowd.toml"), true);
