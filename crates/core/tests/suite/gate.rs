@@ -488,6 +488,22 @@ fn the_more_requests_of_sessions_wait_the_fewer_newcomers_go() {
     }
 }
 
+/// With two slots, newcomers who went after all requests of sessions would starve.
+#[test]
+fn a_newcomer_goes_in_turn_while_fewer_than_four_requests_of_sessions_wait() {
+    for (waiting, expected) in [(3, 2), (4, 3)] {
+        let mut gate = Gate::new(&config(Some(2), 10));
+        (0..2).for_each(|id| assert_eq!(ask(&mut gate, id, Lane::Admitted, 0), QueueDecision::Forward));
+        ask(&mut gate, 2, Lane::Newcomer, 0);
+        (0..waiting).for_each(|i| {
+            assert!(matches!(ask(&mut gate, 3 + i, Lane::Admitted, 0), QueueDecision::Queued(_)))
+        });
+        answer(&mut gate, Lane::Admitted, 100);
+        let next = gate.next(ms(100)).and_then(Leaving::forwarded).map(|woken| woken.id);
+        assert_eq!(next, Some(expected), "{waiting} wait");
+    }
+}
+
 #[test]
 fn every_class_id_is_served() {
     let mut gate = Gate::new(&config(Some(1), 1_000));
