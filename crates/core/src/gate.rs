@@ -244,6 +244,7 @@ impl Gate {
         here.finish();
         self.pages.pass(self.totals.in_flight, now);
         self.totals.in_flight -= u32::from(!mutants::is(Mutant::FinishFreesNothing));
+        self.totals.integrate_until(now);
         self.totals.in_flight_cost = self.totals.in_flight_cost.saturating_sub(cost);
         self.totals.finished += 1;
         if was_full {
@@ -376,6 +377,7 @@ impl Gate {
         self.pages.went(lane);
         self.classes[class.index()].in_flight += 1;
         self.totals.in_flight += 1;
+        self.totals.integrate_until(now);
         self.totals.in_flight_cost += cost;
         self.totals.forwarded += 1;
         self.totals.forwarded_cost += cost;

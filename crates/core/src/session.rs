@@ -456,10 +456,12 @@ impl Sessions {
             active: open_sessions.active + begun.saturating_sub(open_sessions.begun) as f64,
             remeasured: open_sessions.remeasured,
         });
+        let begun_now = begun.saturating_sub(*begun_before) as f64;
         (*before, *begun_before, *readmitted_before) = (sums, begun, readmitted);
         cap.tick(&Tick {
             now,
             dt_s,
+            begun: begun_now,
             inputs: *inputs,
             sums,
             open: self.table.pools.common().occupancy().taken,

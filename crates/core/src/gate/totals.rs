@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ShedReason;
 use crate::mutants::{self, Mutant};
-use crate::units::Cost;
+use crate::units::{Cost, Timestamp};
 
 /// Counts of the gate since its creation, its present contents and its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +35,9 @@ pub struct Totals {
     pub newcomers: usize,
     pub in_flight: u32,
     pub in_flight_cost: Cost,
+    /// Its integral over time up to `in_flight_until`, in hundredths times microseconds, modulo 2^64.
+    pub in_flight_cost_us: u64,
+    pub in_flight_until: Timestamp,
     pub forwarded_cost: Cost,
     /// Of it, what was not of sessions under way.
     pub forwarded_entering: Cost,
@@ -48,6 +51,18 @@ impl Totals {
     /// Requests refused, for all reasons.
     pub fn shed(&self) -> u64 {
         self.shed_full + self.shed_timeout + self.shed_patience + self.shed_codel
+    }
+
+    /// The integral of the work in flight up to `now`.
+    pub fn in_flight_cost_us(&self, now: Timestamp) -> u64 {
+        let since_us = now.since(self.in_flight_until).as_micros() as u64;
+        self.in_flight_cost_us.wrapping_add(self.in_flight_cost.hundredths().wrapping_mul(since_us))
+    }
+
+    /// The work in flight changes after `now`.
+    pub(super) fn integrate_until(&mut self, now: Timestamp) {
+        self.in_flight_cost_us = self.in_flight_cost_us(now);
+        self.in_flight_until = self.in_flight_until.max(now);
     }
 
     /// Requests that wait for the origin alone: the backlog that an estimator may count.
