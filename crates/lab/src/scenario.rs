@@ -61,6 +61,8 @@ pub struct Scenario {
     pub gate: Option<GateSpec>,
     /// What goes wrong, in order of time.
     pub faults: Vec<Fault>,
+    /// The whole machine stands still from time to time; in the simulator.
+    pub stall: Option<Spell>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -280,6 +282,7 @@ impl Scenario {
             origin: OriginSpec::default(),
             gate: None,
             faults: Vec::new(),
+            stall: None,
         }
     }
 

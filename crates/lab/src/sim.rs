@@ -49,6 +49,7 @@ pub(crate) mod replica_pool;
 pub(crate) mod request;
 mod rules;
 mod sessions;
+mod stalls;
 mod sweep;
 pub mod trace;
 mod world;

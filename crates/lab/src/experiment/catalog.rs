@@ -28,8 +28,8 @@ pub const EMBEDDED: &[(&str, &str)] = embedded![
     "webq-fig2", "webq-fig3", "webq-fig4", "webq-fig5", "webq-fig6", "webq-fig7", "webq-fig8", "webq-fig9",
     "webq-fig10", "webq-fig11", "webq-sim-vs-real", "webq-fig12", "webq-vi-a", "masth-fig1",
     "masth-fig1-sim", "wac-fig6-7", "wac-fig6-7-real", "scheduler-shares", "million-sim",
-    "hundred-thousand-real", "estimator-tournament", "estimator-drawn", "porter-fig1", "porter-fig3-4",
-    "voigt-fig3", "voigt-fig5-6", "voigt-table2", "syn-flood",
+    "hundred-thousand-real", "estimator-tournament", "estimator-drawn", "estimator-disturbed",
+    "porter-fig1", "porter-fig3-4", "voigt-fig3", "voigt-fig5-6", "voigt-table2", "syn-flood",
 ];
 
 /// The project's own experiment of that name.

@@ -143,12 +143,13 @@ fn scenario(root: &Table, stem: &str, dir: &Path, out: &mut Reader) -> Scenario 
     let origin = service::read(&mut root);
     let gate = gate::read(&mut root, origin.replicas);
     let faults = faults::read(&mut root, &origin, gate.as_ref());
+    let stall = service::stall(&mut root);
     closed::check(&mut root, &arrivals, &visitors);
     if matches!(arrivals, Arrivals::Replay { .. }) {
         replayed(&mut root, &visitors);
     }
     root.finish();
-    Scenario { name, about, seed, deadline, target, arrivals, visitors, origin, gate, faults }
+    Scenario { name, about, seed, deadline, target, arrivals, visitors, origin, gate, faults, stall }
 }
 
 fn target(root: &mut Section<'_, '_>) -> Option<String> {
@@ -204,4 +205,5 @@ visitor = [{ step = [{}] }]
 origin = { shop = {}, pause = {}, neighbour = {}, stage = [{}], path = [{}], change = [{}] }
 gate = {}
 fault = [{}]
+stall = {}
 ";

@@ -72,6 +72,11 @@ fn only_slept(section: &mut Section<'_, '_>, mode: Mode, keys: &[&str]) {
     }
 }
 
+/// `[stall]`: stalls of the whole machine.
+pub(super) fn stall(root: &mut Section<'_, '_>) -> Option<Spell> {
+    spell(root, "stall", Mode::Sleep, |_| 0.0)
+}
+
 fn spell(
     section: &mut Section<'_, '_>,
     name: &'static str,

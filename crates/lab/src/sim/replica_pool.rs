@@ -7,6 +7,8 @@ pub(crate) struct ReplicaPool {
     replicas: Vec<Site>,
     /// Speed of the whole service, by its changes.
     speed: f64,
+    /// For how long the machine has stood still so far: the models' time is earlier by that.
+    stalled_us: u64,
 }
 
 struct Site {
@@ -26,7 +28,7 @@ impl ReplicaPool {
             absent: i >= spec.replicas,
             slowness: 1.0,
         };
-        Self { replicas: (0..spec.most_replicas()).map(site).collect(), speed: 1.0 }
+        Self { replicas: (0..spec.most_replicas()).map(site).collect(), speed: 1.0, stalled_us: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -38,13 +40,21 @@ impl ReplicaPool {
     }
 
     pub(crate) fn next_event(&self) -> Option<u64> {
-        self.replicas.iter().filter_map(|site| site.model.next_event()).min()
+        let next = self.replicas.iter().filter_map(|site| site.model.next_event()).min();
+        next.map(|at_us| at_us.saturating_add(self.stalled_us))
+    }
+
+    /// The machine stands still for so long, from the last event on.
+    pub(crate) fn stall(&mut self, lasts_us: u64) {
+        self.stalled_us = self.stalled_us.saturating_add(lasts_us);
     }
 
     /// Advances to `now_us`; requests served go to `done`, with their replica.
     pub(crate) fn advance(&mut self, now_us: u64, done: &mut Vec<(usize, Done)>) {
+        let stalled_us = self.stalled_us;
         for (i, site) in self.replicas.iter_mut().enumerate() {
-            site.model.advance(now_us, &mut |d| done.push((i, d)));
+            let mut take = |d: Done| done.push((i, Done { at_us: d.at_us.saturating_add(stalled_us), ..d }));
+            site.model.advance(now_us - stalled_us, &mut take);
         }
     }
 
@@ -55,18 +65,18 @@ impl ReplicaPool {
         path: usize,
         now_us: u64,
     ) -> Result<Ticket, Full> {
-        self.replicas[replica].model.submit(id, path, now_us)
+        self.replicas[replica].model.submit(id, path, now_us - self.stalled_us)
     }
 
     pub(crate) fn leave(&mut self, replica: usize, ticket: Ticket, now_us: u64) -> bool {
-        self.replicas[replica].model.leave(ticket, now_us)
+        self.replicas[replica].model.leave(ticket, now_us - self.stalled_us)
     }
 
     /// The replica is gone; returns the requests that it worked on.
     pub(crate) fn crash(&mut self, replica: usize, now_us: u64) -> Vec<u64> {
         let Some(site) = self.replicas.get_mut(replica) else { return Vec::new() };
         site.crashed = true;
-        site.model.crash(now_us)
+        site.model.crash(now_us - self.stalled_us)
     }
 
     pub(crate) fn revive(&mut self, replica: usize) {
@@ -77,7 +87,7 @@ impl ReplicaPool {
 
     /// `factor` times slower than its fellows; 1: as they are.
     pub(crate) fn slow(&mut self, replica: usize, factor: f64, now_us: u64) {
-        let speed = self.speed;
+        let (speed, now_us) = (self.speed, now_us - self.stalled_us);
         if let Some(site) = self.replicas.get_mut(replica) {
             site.slowness = factor;
             site.model.set_speed(speed / factor, now_us);
@@ -87,6 +97,7 @@ impl ReplicaPool {
     /// A replica that goes out of service by a change ends what it has; one that crashes does not.
     pub(crate) fn change(&mut self, change: &Change, now_us: u64) {
         self.speed = change.speed.unwrap_or(self.speed);
+        let now_us = now_us - self.stalled_us;
         for (i, site) in self.replicas.iter_mut().enumerate() {
             if let Some(workers) = change.workers {
                 site.model.set_workers(workers, now_us);

@@ -22,6 +22,7 @@ use super::process::{GateProcess, settings_of};
 use super::record::Record;
 use super::replica_pool::ReplicaPool;
 use super::request::{Page, PartCounts, Request, SessionTimes};
+use super::stalls::Stalls;
 use super::trace::{STEPS_SHOWN, Trace, What};
 use super::{LATENCY_US, SimError, SimOptions};
 use crate::answer::Answer;
@@ -110,6 +111,7 @@ pub(crate) struct World<'s> {
     pub(crate) reports_lost: bool,
     pub(crate) unsent: Feedback,
     pub(crate) pool: ReplicaPool,
+    stalls: Option<Stalls>,
     /// Requests at the origin by the time they were sent, for the limit on silence.
     pub(crate) sent: VecDeque<(u64, u32, u32)>,
     pub(crate) tally: Tally,
@@ -177,6 +179,7 @@ impl<'s> World<'s> {
             reports_lost: false,
             unsent: Feedback::default(),
             pool: ReplicaPool::new(&scenario.origin, options.seed),
+            stalls: scenario.stall.map(|stall| Stalls::new(stall, options.seed)),
             sent: VecDeque::new(),
             tally: scenario.tally(),
             record: options.record.then(Record::default),
@@ -231,12 +234,17 @@ impl<'s> World<'s> {
                 break;
             }
             let next = [come, served, planned].into_iter().flatten().min().unwrap_or(u64::MAX);
+            if let Some(lasts_us) = self.stalls.as_mut().and_then(|stalls| stalls.begin_by(next)) {
+                self.pool.stall(lasts_us);
+                self.oracle.disturbed(next + lasts_us);
+                continue;
+            }
             if next > deadline {
                 self.now_us = deadline;
                 self.everybody_leaves();
                 break;
             }
-            self.now_us = next;
+            self.now_us = self.stalls.as_ref().map_or(next, |stalls| stalls.happens_at(next));
             // The origin's answers up to now are handled before anything new.
             if served == Some(next) {
                 self.origin_advances();

@@ -191,6 +191,32 @@ fn a_stream_is_an_answer_when_it_ends() {
     assert!((5010.0..5020.0).contains(&response), "to the end, with the way there and back: {response}");
 }
 
+/// A machine that stands still for two of six seconds serves two thirds; the visitors who come meanwhile come
+/// after it.
+#[test]
+fn a_machine_that_stalls_serves_nobody_meanwhile() {
+    let served = |stall: &str| {
+        let text = format!(
+            "deadline = \"36s\"\n[[arrivals.phase]]\nrate = 150\nfor = \"36s\"\n[[visitor]]\npatience = \"1h\"\n\
+             retries = 0\n[origin]\nworkers = 1\nservice = \"10ms\"\ncontention = 0\nbacklog = 10_000\n{stall}"
+        );
+        let scenario = Scenario::parse(&text, "stalls.toml", Path::new(""), &[]);
+        let run = play(&scenario.unwrap_or_else(|mistakes| panic!("{mistakes}")), 1);
+        whole(&run);
+        let by_second: Vec<u64> = run.outcome.series.iter().map(|second| second.served).collect();
+        (run.outcome.figure("offered"), by_second)
+    };
+    let (offered, steady) = served("");
+    let (offered_in_all, stalled) = served("[stall]\nevery = \"6s\"\nlasts = \"2s\"\n");
+    let rate = |of: &[u64], seconds: std::ops::Range<usize>| {
+        of[seconds.clone()].iter().sum::<u64>() / seconds.len() as u64
+    };
+    assert_eq!(offered, offered_in_all);
+    assert_eq!((rate(&steady, 1..36), rate(&stalled, 1..6)), (100, 100), "{stalled:?}");
+    assert_eq!((rate(&stalled, 7..8), rate(&stalled, 8..12)), (0, 100), "{stalled:?}");
+    assert_eq!(rate(&stalled, 6..36), 66, "{stalled:?}");
+}
+
 #[test]
 fn a_share_of_errors_is_a_share_of_failures() {
     let errors = |share: f64, more: &str| {

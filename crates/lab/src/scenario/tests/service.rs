@@ -24,6 +24,16 @@ fn a_hard_service_is_read() {
 }
 
 #[test]
+fn stalls_of_the_machine_are_read() {
+    let stall = parse("stall = { every = \"exponential(5s)\", lasts = \"100ms\" }\n").unwrap().stall;
+    let expected = Spell { every: Dist::Exponential(5.0), lasts: Dist::Fixed(0.1), speed: 0.0 };
+    assert_eq!(stall, Some(expected));
+    let mistakes = parse("stall = { every = \"1s\", lasts = \"2s\" }\n").unwrap_err().to_string();
+    let expected = "stall.lasts: expected a time shorter than `every` in the mean; got \"2s\" every \"1s\"";
+    assert!(mistakes.contains(expected), "{mistakes}");
+}
+
+#[test]
 fn silly_services_are_refused() {
     let cases: &[(&str, &str)] = &[
         (
