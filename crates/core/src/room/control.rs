@@ -143,7 +143,7 @@ impl RoomControl {
         room.attendance.presence.tick(clock_at + tickets.lateness.tolerance.load(), now);
         self.judge_no_shows(room, now, dt_s);
         if self.targets.keeps_queue {
-            room.attendance.in_transit.store(Cost::ZERO);
+            room.attendance.in_transit.store(self.queue_pacer.asked_again());
         } else {
             let slot = room.schedule.slots.work_of(clock_at.second());
             room.attendance.update_in_transit(clock_at, slot);

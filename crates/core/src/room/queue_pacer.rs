@@ -97,6 +97,8 @@ pub(super) struct QueuePacer {
     in_flight: u32,
     /// `P`.
     in_transit: f64,
+    /// Work that was asked to come again and has not yet.
+    asked_again: f64,
     /// No one is admitted: the queue is too long, which shows nothing about `k`.
     has_stopped: bool,
     /// Some of those admitted were asked to come again: an idle origin does not lack admissions.
@@ -120,6 +122,7 @@ impl QueuePacer {
     pub(super) fn pass(&mut self, dt_s: f64) {
         let came = self.in_transit * (1.0 - keep(dt_s, IN_TRANSIT_S));
         self.in_transit -= came;
+        self.asked_again *= keep(dt_s, AGAIN_S);
         self.queued = (self.queued + came - self.flow * dt_s).max(0.0);
     }
 
@@ -185,6 +188,11 @@ impl QueuePacer {
         self.in_transit
     }
 
+    /// Work whose turn has come, and which was asked to come again: newcomers wait behind it.
+    pub(super) fn asked_again(&self) -> Cost {
+        Cost::from_hundredths((self.asked_again * 100.0) as u64)
+    }
+
     /// So much of the promised work has been admitted.
     pub(super) fn admitted(&mut self, work: f64, inputs: &PacingInputs) {
         self.in_transit += work * inputs.show_up;
@@ -193,6 +201,7 @@ impl QueuePacer {
     /// Work that came and was asked to come again in a second is in transit once more, for longer than `T`.
     pub(super) fn deferred(&mut self, work: f64) {
         self.in_transit += work * AGAIN_S / IN_TRANSIT_S;
+        self.asked_again += work;
         self.is_deferring = work > 0.0;
     }
 }
@@ -291,6 +300,21 @@ mod tests {
             pacer.observe(&gate(100, 9_000 + (second - 60) * 50), Some(&INPUTS), at(second));
         }
         assert!((pacer.flow - 50.0).abs() < 1e-6, "{pacer:?}");
+    }
+
+    #[test]
+    fn work_that_was_asked_to_come_again_is_there_for_a_second() {
+        let mut pacer = QueuePacer::new();
+        pacer.deferred(3.0);
+        assert_eq!(pacer.asked_again(), Cost::from_hundredths(300));
+        pacer.pass(AGAIN_S);
+        assert_eq!(pacer.asked_again(), Cost::from_hundredths(110));
+        // Three units a second, over and over, are three units at any time.
+        (0..100).for_each(|_| {
+            pacer.deferred(0.3);
+            pacer.pass(0.1);
+        });
+        assert!((pacer.asked_again().units() - 3.0).abs() < 0.2, "{pacer:?}");
     }
 
     #[test]

@@ -94,6 +94,17 @@ fn sessions_are_judged_by_a_clock_that_jumps_with_a_restart() {
     assert!(broken.is_none(), "{broken:?}");
 }
 
+/// Nobody may wait at the gate for more than 60 ms, so visitors whose turn has come are asked to come again,
+/// and newcomers wait behind them.
+#[test]
+fn waits_count_visitors_who_were_asked_to_come_again() {
+    let mut pages = scenario("pages.toml");
+    pages.gate.as_mut().expect("a gate").settings.session.max = tidegate_settings::SessionMax::None;
+    let report = sweep(&pages, 517..=517, 1, true).expect("a scenario");
+    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
+    assert!(broken.is_none(), "{broken:?}");
+}
+
 /// Tokencheck's reports are lost for 16 s while most of the capacity is used by sessions.
 #[test]
 fn waits_are_right_again_when_reports_come_again() {
