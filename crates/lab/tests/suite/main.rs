@@ -13,4 +13,5 @@ mod sim;
 mod sim_admission;
 mod sim_sessions;
 mod sim_sweep;
+mod trajectories;
 mod visitors;
