@@ -61,8 +61,8 @@ pub(super) struct Attendance {
     pub(super) show_up_upper: AtomicF64,
     /// Upper estimate of the share that comes of work whose visitors are not heard of.
     silent_upper: AtomicF64,
-    /// Work of visitors whose turn has come and who have not: all of them where a rate governs, those who were
-    /// asked to come again where a queue is kept.
+    /// Work of visitors whose turn has come and who have not: all of them where a rate governs, those who
+    /// were asked to come again where a queue is kept.
     pub(super) in_transit: Atomic<Cost>,
 }
 
