@@ -5,9 +5,9 @@
 //! is what they will ask for (`session/forecast.rs`): measured, it would come too late, after more visitors
 //! have been let in than can be served.
 //!
-//! While no reports come (two processes), the capacity that is counted on falls, and what sessions are
-//! expected to ask for falls with it: newcomers keep their part. Otherwise sessions as of the last report
-//! would soon take all of a capacity that fell to two thirds, and waits of 4 s be announced as 40 s.
+//! While no reports come (two processes), tokengen assumes less and less capacity, and expects sessions to
+//! ask for less by the same factor: newcomers keep their part. Otherwise the sessions of the last report
+//! would soon take all of a capacity that fell to two thirds, and waits of 4 s would be announced as 40 s.
 
 use super::outflow::{Foreseen, Outflow};
 use crate::decaying::{DecayingRatio, keep};
@@ -118,13 +118,14 @@ pub(super) struct BypassMeter {
     sessions: Recent,
     /// What open sessions will ask for, where that is known.
     pub(super) expected: Option<ExpectedSessions>,
-    /// The capacity that is counted on over that as of the last report.
-    pub(super) counted_on: f64,
+    /// Factor on what sessions are expected to ask for: while no reports come, the assumed capacity over the
+    /// last reported one.
+    pub(super) silence_discount: f64,
 }
 
 impl Default for BypassMeter {
     fn default() -> Self {
-        Self { others: Recent::default(), sessions: Recent::default(), expected: None, counted_on: 1.0 }
+        Self { others: Recent::default(), sessions: Recent::default(), expected: None, silence_discount: 1.0 }
     }
 }
 
@@ -133,8 +134,8 @@ impl BypassMeter {
         let others = self.others.tick(bypass.admitted.load(), dt_s);
         let sessions = self.sessions.tick(bypass.of_sessions.load(), dt_s);
         let mut foreseen = self.expected.unwrap_or_default();
-        foreseen.per_s *= self.counted_on;
-        foreseen.each_per_s *= self.counted_on;
+        foreseen.per_s *= self.silence_discount;
+        foreseen.each_per_s *= self.silence_discount;
         let measured = if self.expected.is_some() { 0.0 } else { sessions };
         bypass.per_s.store(others + measured + foreseen.per_s);
         bypass.others_per_s.store(others + measured);
@@ -202,15 +203,16 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_keep_their_part_of_a_capacity_that_is_counted_on_less() {
-        let with = |counted_on| {
-            let (bypass, mut meter) = (Bypass::default(), BypassMeter { counted_on, ..Default::default() });
+    fn newcomers_keep_their_part_of_an_assumed_capacity_that_falls() {
+        let with = |silence_discount| {
+            let (bypass, mut meter) =
+                (Bypass::default(), BypassMeter { silence_discount, ..Default::default() });
             let (per_s, each_per_s, newcomers_share) = (80.0, 0.25, 0.125);
             let (first, first_page_ratio) = (1.0, 1.0);
             meter.expected =
                 Some(ExpectedSessions { per_s, each_per_s, newcomers_share, first, first_page_ratio });
             meter.tick(&bypass, 1.0);
-            let capacity = Rate::per_second(100.0 * counted_on).unwrap_or_default();
+            let capacity = Rate::per_second(100.0 * silence_discount).unwrap_or_default();
             (bypass.left_of(capacity), bypass.outflow(capacity).time_for(1_000.0))
         };
         let ((left, time_s), (left_of_half, time_at_half_s)) = (with(1.0), with(0.5));

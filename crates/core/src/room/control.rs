@@ -89,7 +89,7 @@ impl RoomControl {
             let gate = self.tokenchecks.take_news();
             gate.iter().for_each(|gate| load.observe(gate, now));
             load.set_queued(if is_known { self.tokenchecks.queued } else { Cost::ZERO });
-            self.count_on_sessions(load.capacity(), is_known);
+            self.discount_sessions(load.capacity(), is_known);
             gate
         } else {
             self.is_origin_gone = !is_origin_usable;
@@ -102,13 +102,14 @@ impl RoomControl {
         self.step(room, gate.as_ref(), now);
     }
 
-    /// While no reports come, sessions are counted on as much as the capacity is.
-    fn count_on_sessions(&mut self, capacity: Rate, is_known: bool) {
+    /// While no reports come, sessions are expected to ask for less, by as much as the assumed capacity fell.
+    fn discount_sessions(&mut self, capacity: Rate, is_known: bool) {
         if is_known {
             self.reported_capacity = capacity;
         }
         let reported = self.reported_capacity;
-        self.bypass.counted_on = if capacity < reported { capacity.get() / reported.get() } else { 1.0 };
+        self.bypass.silence_discount =
+            if capacity < reported { capacity.get() / reported.get() } else { 1.0 };
     }
 
     /// The tick, without more of the gate than the work that waits there.

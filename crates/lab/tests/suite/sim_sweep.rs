@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::sim::sweep;
+use tidegate_settings::SessionMax;
 
 /// At a capacity that is set. A seed takes a fortieth of a second.
 const EVERYDAY: &str = "1..40";
@@ -73,46 +74,40 @@ fn waits_are_not_judged_by_an_origin_that_has_less_than_the_operators_figure() {
     assert!(report.broken().next().is_none());
 }
 
+/// A seed that broke a rule once, with its faults.
+fn pinned(file: &str, seed: u64, is_split: bool, max: Option<SessionMax>) {
+    let mut scenario = scenario(file);
+    let gate = scenario.gate.as_mut().expect("a gate");
+    gate.split = is_split;
+    gate.settings.session.max = max.unwrap_or(gate.settings.session.max);
+    let report = sweep(&scenario, seed..=seed, 1, true).expect("a scenario");
+    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
+    assert!(broken.is_none(), "{broken:?}");
+}
+
 /// Of the crowd half has left, and behind it wait visitors for their second page, who all come.
 #[test]
 fn visitors_behind_a_crowd_that_has_left_are_told_their_wait() {
-    let mut split = scenario("discovering.toml");
-    split.gate.as_mut().expect("a gate").split = true;
-    let report = sweep(&split, 228..=228, 1, true).expect("a scenario");
-    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
-    assert!(broken.is_none(), "{broken:?}");
+    pinned("discovering.toml", 228, true, None);
 }
 
 /// A clock that was wrong is right once the process is started anew: passes look older by that.
 #[test]
 fn sessions_are_judged_by_a_clock_that_jumps_with_a_restart() {
-    let mut split = scenario("sessions.toml");
-    split.gate.as_mut().expect("a gate").split = true;
-    split.gate.as_mut().expect("a gate").settings.session.max = tidegate_settings::SessionMax::Discovered;
-    let report = sweep(&split, 369..=369, 1, true).expect("a scenario");
-    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
-    assert!(broken.is_none(), "{broken:?}");
+    pinned("sessions.toml", 369, true, Some(SessionMax::Discovered));
 }
 
 /// Nobody may wait at the gate for more than 60 ms, so visitors whose turn has come are asked to come again,
 /// and newcomers wait behind them.
 #[test]
 fn waits_count_visitors_who_were_asked_to_come_again() {
-    let mut pages = scenario("pages.toml");
-    pages.gate.as_mut().expect("a gate").settings.session.max = tidegate_settings::SessionMax::None;
-    let report = sweep(&pages, 517..=517, 1, true).expect("a scenario");
-    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
-    assert!(broken.is_none(), "{broken:?}");
+    pinned("pages.toml", 517, false, Some(SessionMax::None));
 }
 
 /// Tokencheck's reports are lost for 16 s while most of the capacity is used by sessions.
 #[test]
 fn waits_are_right_again_when_reports_come_again() {
-    let mut browse = scenario("browse.toml");
-    browse.gate.as_mut().expect("a gate").settings.session.max = tidegate_settings::SessionMax::None;
-    let report = sweep(&browse, 201..=201, 1, true).expect("a scenario");
-    let broken = report.broken().next().map(|(_, run)| run.violations[0].clone());
-    assert!(broken.is_none(), "{broken:?}");
+    pinned("browse.toml", 201, false, Some(SessionMax::None));
 }
 
 #[test]
