@@ -10,8 +10,9 @@
 //! ```
 //!
 //! **Totals.** The honest wait sums up everything promised before a visitor, and every answer to a waiting
-//! visitor has one. So each [`BLOCK`] seconds also have a total, in two words of their own, which a writer
-//! corrects after the cell: a sum over a whole day reads some hundred words, not 86,400. A reader in between
+//! visitor has one. So blocks of 32 and of 1,024 seconds ([`BLOCKS`]) also have a total, in two words of their
+//! own, which a writer corrects after the cell: a sum over a whole day reads some 300 words, not 86,400. (With
+//! blocks of 128 seconds alone it read up to 1,600.) A reader in between
 //! misses what writers are just adding: at most one visitor per worker. Totals are kept modulo 2^48 and read
 //! as signed numbers, so that a correction which overtakes an earlier one (a promise taken back before its
 //! writer has come to the total) leaves no trace.
@@ -33,12 +34,13 @@ pub(crate) const MAX_COST: u64 = (1 << COST_BITS) - 1;
 /// Most visitors a second can hold; a second with that many is full whatever they cost.
 pub(crate) const MAX_VISITORS: u64 = (1 << VISITOR_BITS) - 1;
 
-/// Seconds with a total of their own: sums read at most two blocks' cells, and the totals in between.
+/// Seconds of the blocks that have a total, each a multiple of the one before it: a sum reads the cells of at most
+/// two blocks of the shortest kind, and totals in between.
 #[cfg(not(loom))]
-const BLOCK: u64 = 128;
+const BLOCKS: [u64; 2] = [32, 1024];
 /// Under the model checker even its tiny rings have totals.
 #[cfg(loom)]
-const BLOCK: u64 = 2;
+const BLOCKS: [u64; 2] = [2, 4];
 
 /// What belongs to one second, or to several.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -50,8 +52,8 @@ pub struct SlotLoad {
 /// The cells. Addressed by absolute seconds; only a window of `len` seconds exists at a time.
 pub(crate) struct Ring {
     cells: Box<[AtomicU64]>,
-    /// One per [`BLOCK`] cells; none in a ring shorter than a block.
-    totals: Box<[BlockTotal]>,
+    /// For each length in [`BLOCKS`] one per block; none in a ring that is shorter than a block.
+    totals: [Box<[BlockTotal]>; BLOCKS.len()],
     shift: u32,
 }
 
@@ -65,7 +67,7 @@ impl Ring {
         let empty = u64::from(stale) << LAP_SHIFT;
         Self {
             cells: (0..len).map(|_| AtomicU64::new(empty)).collect(),
-            totals: (0..len / BLOCK).map(|_| BlockTotal::new(empty)).collect(),
+            totals: BLOCKS.map(|length| (0..len / length).map(|_| BlockTotal::new(empty)).collect()),
             shift,
         }
     }
@@ -117,11 +119,12 @@ impl Ring {
             let new = self.encode(load, second);
             match cell.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    if let Some(total) = self.total(second) {
-                        let lap = lap_of(second >> self.shift);
-                        let visitors = (new >> COST_BITS) & MAX_VISITORS;
-                        total.visitors.correct(lap, visitors.wrapping_sub(before.visitors));
-                        total.cost.correct(lap, (new & MAX_COST).wrapping_sub(before.cost.hundredths()));
+                    let lap = lap_of(second >> self.shift);
+                    let visitors = ((new >> COST_BITS) & MAX_VISITORS).wrapping_sub(before.visitors);
+                    let cost = (new & MAX_COST).wrapping_sub(before.cost.hundredths());
+                    for total in (0..BLOCKS.len()).filter_map(|kind| self.total(kind, second)) {
+                        total.visitors.correct(lap, visitors);
+                        total.cost.correct(lap, cost);
                     }
                     return Some(result);
                 }
@@ -130,8 +133,18 @@ impl Ring {
         }
     }
 
-    fn total(&self, second: u64) -> Option<&BlockTotal> {
-        self.totals.get(((second & (self.len() - 1)) / BLOCK) as usize)
+    /// Of the block with `second` of the length `BLOCKS[kind]`.
+    fn total(&self, kind: usize, second: u64) -> Option<&BlockTotal> {
+        self.totals[kind].get(((second & (self.len() - 1)) / BLOCKS[kind]) as usize)
+    }
+
+    /// The longest block that begins at `second` and ends by `to`: its length and total.
+    fn whole_block(&self, second: u64, to: u64) -> Option<(u64, &BlockTotal)> {
+        (0..BLOCKS.len()).rev().find_map(|kind| {
+            let length = BLOCKS[kind];
+            let is_whole = second.is_multiple_of(length) && to - second >= length;
+            self.total(kind, second).filter(|_| is_whole).map(|total| (length, total))
+        })
     }
 
     /// What belongs to the seconds `from..to`, at most one lap. Computed for every answer to a waiting
@@ -142,21 +155,18 @@ impl Ring {
         let to = to.min(from.saturating_add(self.len()));
         while second < to {
             // A block lies within one lap, as do the cells of a ring shorter than a block.
-            let start = second & (self.len() - 1);
-            let count = (self.len() - start).min(BLOCK - second % BLOCK).min(to - second);
             let lap = lap_of(second >> self.shift);
-            match self.total(second).filter(|_| count == BLOCK) {
-                Some(total) => {
-                    visitors += total.visitors.read(lap);
-                    cost += total.cost.read(lap);
-                }
-                None => {
-                    let cells = &self.cells[start as usize..(start + count) as usize];
-                    let load = sum_cells(cells, lap);
-                    visitors += load.visitors as i64;
-                    cost += load.cost.hundredths() as i64;
-                }
+            if let Some((length, total)) = self.whole_block(second, to) {
+                visitors += total.visitors.read(lap);
+                cost += total.cost.read(lap);
+                second += length;
+                continue;
             }
+            let start = second & (self.len() - 1);
+            let count = (self.len() - start).min(BLOCKS[0] - second % BLOCKS[0]).min(to - second);
+            let load = sum_cells(&self.cells[start as usize..(start + count) as usize], lap);
+            visitors += load.visitors as i64;
+            cost += load.cost.hundredths() as i64;
             second += count;
         }
         SlotLoad { visitors: visitors.max(0) as u64, cost: Cost::from_hundredths(cost.max(0) as u64) }
@@ -247,14 +257,14 @@ mod tests {
     #[test]
     fn totals_are_the_sum_of_their_seconds_over_laps() {
         let first = 1_800_000_000;
-        let ring = Ring::new(1024, first);
+        let ring = Ring::new(2048, first);
         for second in first..first + 5_000 {
             ring.add(second, load(second % 7, second % 1_001));
             if second % 3 == 0 {
                 // Taken back in part, as by a promise that did not fit.
                 ring.update(second, |l| Some((load(l.visitors / 2, l.cost.hundredths() / 3), ())));
             }
-            for length in [1, 127, 128, 129, 300, 900] {
+            for length in [1, 31, 32, 33, 300, 1_023, 1_024, 1_100, 2_000] {
                 let from = (second - length).max(first);
                 assert_eq!(
                     ring.sum(from, second + 1),
