@@ -1,5 +1,6 @@
 //! `tidegate ctl`: shows the state of a running gate and changes its tunables, over the admin API.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
@@ -34,6 +35,10 @@ pub struct CtlOptions {
     /// `listen.admin_token`, or `listen.admin_read_token` to read only [default: $TIDEGATE_TOKEN].
     #[arg(long, global = true, value_name = "TOKEN")]
     token: Option<String>,
+    /// Authorities that are believed beside those of the system, with an https:// URL: a file in PEM
+    /// [default: $TIDEGATE_CA].
+    #[arg(long, global = true, value_name = "FILE")]
+    ca: Option<String>,
     /// Print the gate's answer as JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -195,14 +200,18 @@ pub struct ExplainOptions {
     /// `listen.admin_token`, or `listen.admin_read_token` [default: $TIDEGATE_TOKEN].
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
+    /// Authorities that are believed beside those of the system, with an https:// URL: a file in PEM
+    /// [default: $TIDEGATE_CA].
+    #[arg(long, value_name = "FILE")]
+    ca: Option<String>,
     /// Print the gate's answer as JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub fn explain(options: ExplainOptions) -> ExitCode {
-    let ExplainOptions { id, url, token, json } = options;
-    ctl(&CtlOptions { url, token, json, command: CtlCommand::Explain { id } })
+    let ExplainOptions { id, url, token, ca, json } = options;
+    ctl(&CtlOptions { url, token, ca, json, command: CtlCommand::Explain { id } })
 }
 
 #[derive(Debug)]
@@ -250,7 +259,9 @@ fn given(option: &Option<String>, variable: &str) -> Option<String> {
 
 async fn perform(options: &CtlOptions) -> Result<(), Failure> {
     let url = given(&options.url, "TIDEGATE_URL").unwrap_or_else(|| DEFAULT_URL.into());
-    let client = Client::new(&url, given(&options.token, "TIDEGATE_TOKEN"))?;
+    let ca = given(&options.ca, "TIDEGATE_CA");
+    let ca = ca.as_deref().map(Path::new);
+    let client = Client::new(&url, given(&options.token, "TIDEGATE_TOKEN"), ca)?;
     let form = if options.json { Form::Json } else { Form::Text };
     let (answer, text): (Value, fn(&Value) -> String) = match &options.command {
         CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, form).await,

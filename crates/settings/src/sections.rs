@@ -82,6 +82,8 @@ section! {
         proxy_protocol: ProxyProtocol = ProxyProtocol::Off => Choice;
         /// Address of the admin API. An address other than loopback needs `admin_token`.
         [restart] admin: SocketAddr = ([127, 0, 0, 1], 9090).into() => Address;
+        /// The admin API speaks TLS, and nothing else, with the certificates of [[certificate]] or [acme].
+        admin_https: bool = false => Flag;
         /// Bearer token of the admin API; empty: none is asked for (loopback only).
         admin_token: String = String::new() => SECRET;
         /// Bearer token that may only read (`GET`); empty: there is none.

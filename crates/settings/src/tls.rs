@@ -175,7 +175,7 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
         out.conflict("listen.proxy_protocol", expected, "none", None);
     }
     match listen.https {
-        None if !settings.certificate.is_empty() => {
+        None if !settings.certificate.is_empty() && !listen.admin_https => {
             let expected = "`listen.https`, like \"0.0.0.0:443\", beside a certificate";
             out.conflict("certificate#0", expected, "none", None);
         }
@@ -191,6 +191,10 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
             out.conflict("listen.https", expected, "none", None);
         }
         _ => {}
+    }
+    if listen.admin_https && settings.certificate.is_empty() && settings.acme.domains.is_empty() {
+        let expected = "a [[certificate]] or `acme.domains` beside it";
+        out.conflict("listen.admin_https", expected, "none", None);
     }
     if let Some(https) = listen.https {
         for (key, other) in [("listen.http", listen.http.ip()), ("listen.admin", Some(listen.admin))] {

@@ -1,5 +1,6 @@
 //! A client of the admin API: hyper, with a connection for each request.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tidegate_gateway::upstream::tls::ClientTls;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::Failure;
@@ -23,27 +26,29 @@ pub struct Client {
     url: String,
     authority: String,
     address: String,
+    /// With `https://`.
+    tls: Option<ClientTls>,
     authorization: Option<HeaderValue>,
 }
 
 impl Client {
-    pub fn new(url: &str, token: Option<String>) -> Result<Self, Failure> {
+    /// `ca`: a file with authorities that are believed beside those of the system, with `https://`.
+    pub fn new(url: &str, token: Option<String>, ca: Option<&Path>) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::Usage(format!("--url {url}: {why}"));
         let uri: Uri = url.parse().map_err(|_| wrong("expected a URL like http://127.0.0.1:9090"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
+        let (tls, usual_port) = match uri.scheme_str() {
+            Some("http") => (None, 80),
             Some("https") => {
-                return Err(wrong(
-                    "expected http://; reach a distant gate through a tunnel: ssh -L 9090:127.0.0.1:9090 HOST",
-                ));
+                let tls = ClientTls::believing(ca, "--ca").map_err(|e| Failure::Usage(e.to_string()))?;
+                (Some(tls), 443)
             }
-            _ => return Err(wrong(&format!("expected a URL with http://; write http://{url}"))),
-        }
+            _ => return Err(wrong(&format!("expected a URL with http:// or https://; write http://{url}"))),
+        };
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(wrong("expected no path after HOST:PORT"));
         }
         let authority = uri.authority().ok_or_else(|| wrong("expected HOST:PORT"))?;
-        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(usual_port));
         let authorization = match token {
             Some(token) => {
                 let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
@@ -54,7 +59,7 @@ impl Client {
             None => None,
         };
         let authority = authority.as_str().to_owned();
-        Ok(Self { url: url.trim_end_matches('/').into(), authority, address, authorization })
+        Ok(Self { url: url.trim_end_matches('/').into(), authority, address, tls, authorization })
     }
 
     pub async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
@@ -101,6 +106,11 @@ impl Client {
         body: Option<&Value>,
     ) -> Result<Response<Incoming>, Box<dyn std::error::Error + Send + Sync>> {
         let stream = TcpStream::connect(&self.address).await?;
+        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+        let stream: Box<dyn Stream> = match &self.tls {
+            Some(tls) => Box::new(tls.connect(host, stream).await?),
+            None => Box::new(stream),
+        };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
@@ -120,6 +130,9 @@ impl Client {
     }
 }
 
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 /// A name as a segment of a URL's path.
 pub fn segment(name: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~*".contains(&b);
@@ -132,19 +145,26 @@ mod tests {
 
     #[test]
     fn urls_are_accepted_or_refused_with_a_reason() {
-        for good in ["http://127.0.0.1:9090", "http://localhost:9090/", "http://[::1]:9090", "http://gate"] {
-            assert!(Client::new(good, None).is_ok(), "{good}");
-        }
-        for (bad, said) in [
-            ("127.0.0.1:9090", "write http://"),
-            ("https://gate:9090", "tunnel"),
-            ("http://gate/v1", "no path"),
-            ("", "expected a URL"),
+        for good in [
+            "http://127.0.0.1:9090",
+            "http://localhost:9090/",
+            "http://[::1]:9090",
+            "http://gate",
+            "https://gate",
         ] {
-            match Client::new(bad, None) {
+            assert!(Client::new(good, None, None).is_ok(), "{good}");
+        }
+        for (bad, said) in
+            [("127.0.0.1:9090", "write http://"), ("http://gate/v1", "no path"), ("", "expected a URL")]
+        {
+            match Client::new(bad, None, None) {
                 Err(Failure::Usage(why)) => assert!(why.contains(said), "{bad}: {why}"),
                 other => panic!("{bad}: {}", other.is_ok()),
             }
+        }
+        match Client::new("https://gate", None, Some(Path::new("/nowhere.pem"))) {
+            Err(Failure::Usage(why)) => assert!(why.starts_with("--ca: "), "{why}"),
+            other => panic!("{}", other.is_ok()),
         }
         assert_eq!(segment("class.a b/c"), "class.a%20b%2Fc");
     }

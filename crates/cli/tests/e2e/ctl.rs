@@ -180,7 +180,7 @@ fn ctl_explains_a_failure_and_has_an_exit_code_for_its_cause() {
         (write, &["get", "queue.max_wiat"], 1, "Did you mean `queue.max_wait`?"),
         (write, &["watch", "room.wating"], 2, "Did you mean `room.waiting`?"),
         (write, &["rediscover"], 1, "not discovered"),
-        (write, &["--url", "https://127.0.0.1:1", "state"], 2, "tunnel"),
+        (write, &["--url", "https://127.0.0.1:1", "--ca", "/nowhere.pem", "state"], 2, "--ca: expected"),
     ];
     for (token, arguments, code, reason) in cases {
         let (got, why) = refused(&ctl_with(&gate, token, arguments));

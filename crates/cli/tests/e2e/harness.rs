@@ -197,6 +197,9 @@ impl Gate {
             if let Ok(Some(status)) = self.child.try_wait() {
                 panic!("the gate ended with {status}:\n{}", self.log());
             }
+            if self.config.keys.get("listen.admin_https").is_some_and(|is_on| is_on == "true") {
+                return self.log().contains(" ready ").then_some(());
+            }
             let answer = self.try_admin("GET", "/readyz", "").ok()?;
             (answer.status() == 200).then_some(())
         });
@@ -239,7 +242,7 @@ impl Gate {
             .unwrap_or_else(|e| panic!("admin {method} {path}: {e}\n{}", self.log()))
     }
 
-    fn try_admin(&self, method: &str, path: &str, body: &str) -> std::io::Result<Answer> {
+    pub fn try_admin(&self, method: &str, path: &str, body: &str) -> std::io::Result<Answer> {
         let token = self.config.keys.get("listen.admin_token");
         let authorization =
             token.map(|t| format!("Authorization: Bearer {}\r\n", t.trim_matches('"'))).unwrap_or_default();

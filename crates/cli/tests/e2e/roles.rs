@@ -1,12 +1,16 @@
 //! The two-process form (WebQ III-B): tokengen gives turns, tokencheck admits, and they share only the keys.
 
 use std::net::SocketAddr;
+use std::process::Output;
 
-use super::harness::{Config, Gate, free_address, wait_for};
+use super::certificates::Authority;
+use super::harness::{Config, Gate, free_address, tidegate, wait_for};
 use super::http::{Answer, Client};
 use super::origin::Origin;
 use super::visitor::{Visitor, is_wait};
 
+const TOKEN: &str = "0123456789abcdef-operator";
+const LINK_TOKEN: &str = "0123456789abcdef-link";
 const KEY: &str = "[\"1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"]";
 
 pub struct Pair {
@@ -95,6 +99,62 @@ fn a_visitor_passes_from_tokengen_to_tokencheck() {
         assert_ne!(again.status(), 200, "{again:?}");
     }
     assert_eq!(origin.seen().len(), 6);
+}
+
+/// `tidegate ctl state` of the gate with this admin address.
+fn state_by_tls(at: SocketAddr, authority: &Authority) -> Output {
+    let url = format!("https://localhost:{}", at.port());
+    let mut ctl = tidegate();
+    ctl.args(["ctl", "--url", &url, "--json", "--ca"]).arg(authority.ca()).args(["--token", TOKEN, "state"]);
+    ctl.output().expect("tidegate ctl")
+}
+
+#[test]
+fn the_link_and_the_operator_speak_tls_with_tokengen() {
+    let origin = Origin::answering("welcome");
+    let authority = Authority::new();
+    let signed = authority.sign("gen", &["localhost"]);
+    let (check_http, generator_http, admin) = (free_address(), free_address(), free_address());
+    let generator = Gate::start(
+        Config::waiting(&[], 20.0)
+            .text("listen.http", generator_http)
+            .text("listen.admin", admin)
+            .text("listen.admin_token", TOKEN)
+            .set("listen.admin_https", "true")
+            .text("role", "tokengen")
+            .text("tokengen.check_url", format!("http://{check_http}"))
+            .text("tokengen.link_token", LINK_TOKEN)
+            .set("room.keys", KEY)
+            .section(&signed.section()),
+    );
+    assert!(generator.try_admin("GET", "/readyz", "").is_err(), "nothing but TLS");
+    let check = Gate::start(
+        Config::waiting(&[origin.address()], 20.0)
+            .text("listen.http", check_http)
+            .text("role", "tokencheck")
+            .text("tokencheck.gen_url", format!("http://{generator_http}"))
+            .text("tokencheck.feedback_url", format!("https://localhost:{}", admin.port()))
+            .text("tokencheck.link_token", LINK_TOKEN)
+            .text("tls.ca", authority.ca().display())
+            .set("room.keys", KEY),
+    );
+    // The operator changes the capacity at tokengen. Tokencheck learns of it by the link, and by nothing else.
+    let mut ctl = tidegate();
+    ctl.args(["ctl", "--token", TOKEN, "capacity", "35"]);
+    ctl.env("TIDEGATE_URL", format!("https://localhost:{}", admin.port())).env("TIDEGATE_CA", authority.ca());
+    let output = ctl.output().expect("tidegate ctl");
+    assert!(output.status.success(), "{output:?}");
+    wait_for("the capacity at tokencheck", || {
+        let state = check.admin("GET", "/v1/state", "").json();
+        (state["capacity"]["rate"] == 35.0).then_some(())
+    });
+    assert!(!check.log().contains("cannot be reached"), "{}", check.log());
+    let state = state_by_tls(admin, &authority);
+    assert!(state.status.success(), "{state:?}");
+    // Another authority's word is not believed.
+    let other = state_by_tls(admin, &Authority::new());
+    assert_eq!(other.status.code(), Some(3), "{other:?}");
+    assert!(String::from_utf8_lossy(&other.stderr).contains("invalid peer certificate"), "{other:?}");
 }
 
 #[test]

@@ -395,6 +395,10 @@ fn check_tells_mistakes_of_certificates_with_their_line() {
             "shop.toml:3:17: tls.client_ca: expected `tls.client_auth`",
         ),
         (
+            "listen.admin_https = true\n".to_owned(),
+            "shop.toml:3:22: listen.admin_https: expected a [[certificate]] or `acme.domains` beside it",
+        ),
+        (
             format!("tls.ca = \"{}/noise.pem\"\n{good}", dir.display()),
             "shop.toml:3:10: tls.ca: expected certificates of authorities in PEM; got none.",
         ),

@@ -16,6 +16,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -53,6 +54,8 @@ use call::Api;
 const MAX_CONNECTIONS: usize = 64;
 /// Longest life of a connection, or a client that never reads would hold it for ever. Scrapers reconnect.
 const MAX_AGE: Duration = Duration::from_secs(300);
+/// Time for the TLS handshake, where there is one.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for the answer under way when a connection has reached that age.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 /// Time for the answers under way when the gate has drained.
@@ -116,9 +119,27 @@ async fn accept(
     }
 }
 
-async fn converse(api: Arc<Api>, stream: TcpStream, peer: SocketAddr, mut over: watch::Receiver<()>) {
+async fn converse(api: Arc<Api>, stream: TcpStream, peer: SocketAddr, over: watch::Receiver<()>) {
     // Answers are small, and clients wait for each.
     let _ = stream.set_nodelay(true);
+    let config = api.control.shared().config.load_full();
+    let Some(tls) = config.tls.clone().filter(|_| config.settings.listen.admin_https) else {
+        return answer_all(api, stream, peer, over).await;
+    };
+    match tokio::time::timeout(HANDSHAKE, tls.accept_admin(stream)).await {
+        Ok(Ok(stream)) => answer_all(api, stream, peer, over).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "admin: TLS handshake failed"),
+        Err(_) => tracing::debug!(%peer, "admin: no TLS handshake in time"),
+    }
+}
+
+/// Answers the requests of a connection.
+async fn answer_all(
+    api: Arc<Api>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    mut over: watch::Receiver<()>,
+) {
     let aged = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
         let (api, aged) = (api.clone(), aged.clone());

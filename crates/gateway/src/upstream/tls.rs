@@ -2,6 +2,7 @@
 //! figures, the two-process link).
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::WebPkiServerVerifier;
@@ -67,12 +68,21 @@ impl ClientTls {
         if !settings.calls_https() {
             return Ok(None);
         }
+        Self::believing(settings.tls.ca.as_deref(), "tls.ca").map(Some)
+    }
+
+    /// HTTP/1.1 over TLS to servers that the system's authorities vouch for, or those of the file `ca`, which
+    /// errors call `key`.
+    ///
+    /// # Errors
+    /// As [`ClientTls::of_origin`].
+    pub fn believing(ca: Option<&Path>, key: &'static str) -> Result<Self, ClientTlsError> {
         let mut roots = of_system();
-        if let Some(file) = &settings.tls.ca {
-            let more = authorities(file).map_err(|wrong| ClientTlsError::File("tls.ca", wrong))?;
+        if let Some(file) = ca {
+            let more = authorities(file).map_err(|wrong| ClientTlsError::File(key, wrong))?;
             roots.roots.extend(more.roots);
         }
-        Ok(Some(Self { config: client_config(roots, true, None, &[b"http/1.1"])?, name: None }))
+        Ok(Self { config: client_config(roots, true, None, &[b"http/1.1"])?, name: None })
     }
 
     /// The handshake with `host`, a name or an address, over an open connection.

@@ -1,4 +1,5 @@
-//! TLS to visitors: which certificate they are shown, who may resume, and the handshake (docs/tls.md).
+//! TLS to visitors, and to clients of the admin API: which certificate they are shown, who may resume, and the
+//! handshake (docs/tls.md).
 //!
 //! Visitors carry their sessions themselves, sealed in tickets, as they carry their turns: nothing is kept
 //! for those who wait, and a poll that comes by another worker, or after a reload, resumes all the same.
@@ -15,8 +16,8 @@ use tidegate_settings::certificate::{BadFile, authorities, subject};
 use tidegate_settings::{ClientAuth, Settings, TlsVersion, instant};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::http::stream::{ClientCertificate, ConnInfo, Protocol};
 
@@ -49,9 +50,12 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// How visitors are met at `listen.https`. Compiled from the settings; files are read here.
+/// How visitors are met at `listen.https`, and clients of the admin API with `listen.admin_https`. Compiled from
+/// the settings; files are read here.
 pub struct VisitorTls {
     config: Arc<ServerConfig>,
+    /// Of the admin API: HTTP/1.1, and no certificates of clients, who have tokens.
+    of_admin: Arc<ServerConfig>,
     certificates: Arc<Certificates>,
     /// Whose certificates visitors may show, and whether they must. A session that began under other rules is
     /// not resumed.
@@ -61,12 +65,12 @@ pub struct VisitorTls {
 }
 
 impl VisitorTls {
-    /// `None`: nobody listens for TLS.
+    /// `None`: nobody listens for TLS, neither for visitors nor for the admin API.
     ///
     /// # Errors
     /// A file is not what it was when the settings were checked, or the system has no randomness.
     pub fn new(settings: &Settings) -> Result<Option<Self>, TlsError> {
-        if settings.listen.https.is_none() {
+        if settings.listen.https.is_none() && !settings.listen.admin_https {
             return Ok(None);
         }
         let certificates = Arc::new(Certificates::load(&settings.certificate)?);
@@ -78,6 +82,7 @@ impl VisitorTls {
         };
         let builder =
             ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions)?;
+        let of_admin = builder.clone().with_no_client_auth().with_cert_resolver(certificates.clone());
         let mut roots = Vec::new();
         let builder = match (tls.client_auth, &tls.client_ca) {
             (ClientAuth::Off, _) | (_, None) => builder.with_no_client_auth(),
@@ -99,9 +104,10 @@ impl VisitorTls {
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
         Ok(Some(Self {
             config: Arc::new(config),
+            of_admin: Arc::new(of_admin),
             certificates,
             client_auth: (tls.client_auth, roots),
-            client_field: (!tls.client_field.is_empty())
+            client_field: (settings.listen.https.is_some() && !tls.client_field.is_empty())
                 .then(|| tls.client_field.to_ascii_lowercase().into()),
         }))
     }
@@ -174,6 +180,14 @@ impl VisitorTls {
             return Ok(None);
         }
         start.into_stream(self.config.clone()).await.map(Some)
+    }
+
+    /// The handshake with a client of the admin API.
+    ///
+    /// # Errors
+    /// As of [`VisitorTls::accept`].
+    pub async fn accept_admin(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        TlsAcceptor::from(self.of_admin.clone()).accept(stream).await
     }
 }
 
