@@ -167,6 +167,11 @@ impl Sessions {
         }
     }
 
+    /// Whether the table has as many entries as it may: no session begins.
+    pub fn is_table_full(&self) -> bool {
+        !self.table.has_room()
+    }
+
     /// The status that [`Sessions::touch`] would return; changes nothing.
     pub fn status(&self, key: SessionKey, now: Timestamp) -> SessionStatus {
         match self.table.lock(key, now).peek(key) {

@@ -212,3 +212,18 @@ fn a_reload_that_is_asked_for_before_the_gate_is_ready_does_not_end_it() {
         Client::connect(admin).ok()
     });
 }
+
+#[test]
+fn a_full_table_of_sessions_is_told() {
+    let origin = Origin::answering("welcome");
+    let config = Config::new(&[origin.address()]).set("session.max_entries", 16);
+    let gate = Gate::start(config.text("room.unit", "session"));
+    // Each is a visitor of its own, and shows no cookie.
+    wait_for("a warning", || {
+        Client::connect(gate.http()).ok()?.get("/", "").ok()?;
+        gate.log()
+            .contains("no session begins: as many are known as session.max_entries allows")
+            .then_some(())
+    });
+    assert!(gate.log().contains("max_entries=16"), "{}", gate.log());
+}

@@ -36,6 +36,8 @@ use crate::history::History;
 use crate::shared::figures::Figures;
 use crate::shared::{Drain, Shared};
 
+/// Between two warnings of the same state.
+const WARN_AGAIN: Duration = Duration::from_secs(60);
 /// State is saved this often: a crash loses at most the promises and the changes made since.
 pub const SAVE: Duration = Duration::from_secs(1);
 /// How long the end of the process waits for changes and answers that wait for a disk.
@@ -274,6 +276,7 @@ impl Control {
             self.figures.send_replace(Arc::new(figures));
             ticker.shown = ticker.last.clone();
             ticker.shown_at = now;
+            self.warn_of_full_table(ticker);
         } else {
             self.correlation.tick();
         }
@@ -294,6 +297,20 @@ impl Control {
             }
             shared.redeemed.rotate(shared.admission.oldest_valid(now), now);
             ticker.saved_at = now;
+        }
+    }
+
+    /// Says, once a minute while it lasts, that no session begins because the table is full.
+    fn warn_of_full_table(&self, ticker: &mut Ticker) {
+        let is_due = ticker.warned_at.is_none_or(|at| ticker.shown_at.since(at) >= WARN_AGAIN);
+        if is_due && self.shared.sessions.table.is_table_full() {
+            ticker.warned_at = Some(ticker.shown_at);
+            let max_entries = self.shared.config.load().settings.session.max_entries;
+            tracing::warn!(
+                max_entries,
+                "no session begins: as many are known as session.max_entries allows; set it higher and restart, or \
+                 shorten session.timeout"
+            );
         }
     }
 
@@ -375,6 +392,8 @@ struct Ticker {
     saved_at: Timestamp,
     observer: Observer,
     overload: Overload,
+    /// When the operator was last told that the table of sessions is full.
+    warned_at: Option<Timestamp>,
     /// Samples of the last tick; kept for its memory.
     samples: Vec<Sample>,
 }
@@ -416,6 +435,7 @@ async fn run(control: Arc<Control>) {
         saved_at: now,
         observer: Observer::default(),
         overload: Overload::default(),
+        warned_at: None,
         samples: Vec::new(),
     };
     let mut interval = tokio::time::interval(TICK);
