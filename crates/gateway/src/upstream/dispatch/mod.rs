@@ -345,7 +345,7 @@ impl Inner {
             // A copy: part of the thread's memory must not be kept as long as a tunnel.
             let received = Bytes::copy_from_slice(&rest);
             SMALL.give_back(rest);
-            let ends = tunnel::Ends { visitor, origin: conn.socket, received };
+            let ends = tunnel::Ends { visitor, origin: Box::new(conn.socket), received };
             self.tunnels.open(ends, idle, flight, handle);
             return Ok((head, UpstreamBody::detached()));
         }
