@@ -1,4 +1,4 @@
-//! A visitor's side of a tunnel: what was its connection with HTTP, or a stream of one. And what of its
+//! The sides of a tunnel: what was a connection with HTTP, or a stream of one. And what of a visitor's
 //! connection the kernel can do alone.
 
 use std::io;
@@ -23,9 +23,6 @@ pub struct VisitorStream {
 /// One side of a tunnel.
 pub trait TunnelIo: AsyncRead + AsyncWrite + Unpin {
     /// The plain socket, where it is nothing else: bytes can be moved from and to it within the kernel.
-    fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>>;
-
-    /// The same, lent.
     fn as_plain(&self) -> Option<&TcpStream> {
         None
     }
@@ -44,20 +41,12 @@ pub trait Splice {
 }
 
 impl TunnelIo for TcpStream {
-    fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>> {
-        Ok(*self)
-    }
-
     fn as_plain(&self) -> Option<&TcpStream> {
         Some(self)
     }
 }
 
 impl TunnelIo for VisitorSocket {
-    fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>> {
-        self.into_tcp().map_err(|other| Box::new(other) as _)
-    }
-
     fn as_plain(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(socket) => Some(socket),

@@ -369,6 +369,9 @@ pub fn failed(error: &DispatchError) -> OwnAnswer {
         DispatchError::BadResponse(_) => {
             (StatusCode::BAD_GATEWAY, "The service's answer is not valid HTTP.\n")
         }
+        DispatchError::NoWebSocket => {
+            (StatusCode::BAD_GATEWAY, "The service does not speak WebSocket by HTTP/2 (RFC 8441).\n")
+        }
         DispatchError::RequestBody(error) => bad_body(error),
     };
     let answer = text(status, words);

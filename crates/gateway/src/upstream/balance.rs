@@ -57,7 +57,7 @@ pub enum Miss {
     Lost,
     /// No first byte in time.
     Silent,
-    /// A response that may not be passed on.
+    /// A response that may not be passed on, or the origin cannot do what the request asks for.
     Bad,
     Body,
 }

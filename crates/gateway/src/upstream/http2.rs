@@ -10,6 +10,9 @@
 //! (GOAWAY with a lower last stream) or refuses a stream (REFUSED_STREAM) says that it has done nothing with
 //! a request, whatever its method (RFC 9113 8.7).
 //!
+//! A request for WebSocket becomes an extended CONNECT ([`websocket`], RFC 8441), and its stream a tunnel.
+//! The origin must have announced in its SETTINGS that it takes one.
+//!
 //! A second connection is opened only when the first is full (the origin's SETTINGS_MAX_CONCURRENT_STREAMS):
 //! fewer connections compress heads better, and cost the origin less.
 
@@ -38,6 +41,7 @@ use crate::upstream::target::OpenError;
 pub(crate) mod body;
 pub(crate) mod exchange;
 mod upload;
+pub(crate) mod websocket;
 
 /// As ALPN names it.
 pub(crate) const HTTP2: &[u8] = b"h2";
@@ -81,9 +85,42 @@ struct Link {
     has_served: Cell<bool>,
     idle_since: Cell<Instant>,
     is_closed: Cell<bool>,
+    first_settings: FirstSettings,
+}
+
+/// The SETTINGS that the origin's side of a connection begins with (RFC 9113 3.4). `h2` does not tell when it
+/// has received them. They are the origin's first frame, so that they have come when it has answered a PING.
+#[derive(Default)]
+struct FirstSettings {
+    have_come: Cell<bool>,
+    /// A PING is to be sent.
+    wanted: Notify,
+    /// They have come, or the connection has ended.
+    changed: Notify,
 }
 
 impl Link {
+    /// Whether the origin takes extended CONNECT (RFC 8441 3); `None`: the connection ended before it said.
+    async fn takes_websocket(&self) -> Option<bool> {
+        let settings = &self.first_settings;
+        loop {
+            let mut changed = pin!(settings.changed.notified());
+            changed.as_mut().enable();
+            if self.send.is_extended_connect_protocol_enabled() {
+                return Some(true);
+            }
+            // An answer to a request came after them as well.
+            if settings.have_come.get() || self.has_served.get() {
+                return Some(false);
+            }
+            if self.is_closed.get() {
+                return None;
+            }
+            settings.wanted.notify_one();
+            changed.await;
+        }
+    }
+
     fn has_room(&self) -> bool {
         self.streams.get() < self.send.current_max_send_streams()
     }
@@ -169,6 +206,20 @@ impl Multiplexed {
         }
     }
 
+    /// Whether the origin takes extended CONNECT on this connection. Waits for its first SETTINGS, as long as
+    /// for a connection.
+    pub(crate) async fn takes_websocket(&self, taken: &Taken) -> Result<bool, OpenError> {
+        let said = timeout(self.connect_limit(), taken.link.takes_websocket()).await;
+        let ended = || OpenError::Failed(io::ErrorKind::ConnectionReset.into());
+        said.map_err(|_| OpenError::Timeout)?.ok_or_else(ended)
+    }
+
+    /// How long a connection may take; where there is no limit, some decades.
+    fn connect_limit(&self) -> Duration {
+        let limit = self.connect_timeout.get();
+        if limit.is_zero() { Duration::from_secs(u32::MAX.into()) } else { limit }
+    }
+
     /// Keeps a connection that was opened to see what the origin chooses.
     pub(crate) async fn keep(&self, replica: &Arc<Replica>, socket: OriginSocket) {
         // An error shows again when a request needs a connection.
@@ -188,10 +239,8 @@ impl Multiplexed {
     async fn connect(&self, replica: &Arc<Replica>, links: &Rc<Links>) -> Result<Taken, OpenError> {
         let opening = Opening::new(links);
         bump(&self.stats.connects);
-        let limit = self.connect_timeout.get();
-        let socket = OriginSocket::open(replica, &[], limit).await?;
-        let limit = if limit.is_zero() { Duration::from_secs(u32::MAX.into()) } else { limit };
-        let taken = timeout(limit, self.adopt(replica, links, socket)).await;
+        let socket = OriginSocket::open(replica, &[], self.connect_timeout.get()).await?;
+        let taken = timeout(self.connect_limit(), self.adopt(replica, links, socket)).await;
         drop(opening);
         taken.map_err(|_| OpenError::Timeout)?
     }
@@ -214,6 +263,7 @@ impl Multiplexed {
             has_served: Cell::new(false),
             idle_since: Cell::new(Instant::now()),
             is_closed: Cell::new(false),
+            first_settings: FirstSettings::default(),
         });
         let taken = Taken::new(&link, links);
         links.open.borrow_mut().push(link.clone());
@@ -288,6 +338,7 @@ async fn drive(
                 break;
             }
             () = sleep(look_every) => {}
+            () = link.first_settings.wanted.notified() => {}
         }
         if link.streams.get() == 0 {
             if replica.is_retired() || link.idle_since.get().elapsed() >= idle {
@@ -299,22 +350,26 @@ async fn drive(
         tokio::select! {
             biased;
             _ = connection.as_mut() => break,
-            answered = answered => if answered.is_err() {
-                break;
+            answered = answered => match answered {
+                Ok(true) => {
+                    link.first_settings.have_come.set(true);
+                    link.first_settings.changed.notify_waiters();
+                }
+                Ok(false) => {}
+                Err(_) => break,
             }
         }
     }
     link.is_closed.set(true);
+    link.first_settings.changed.notify_waiters();
     links.open.borrow_mut().retain(|other| !Rc::ptr_eq(other, &link));
     links.changed.notify_waiters();
 }
 
-/// Asks for a sign of life, and waits for it.
-async fn pong(pings: &mut Option<PingPong>) {
-    let Some(pings) = pings else { return };
-    if pings.send_ping(Ping::opaque()).is_ok() {
-        let _ = poll_fn(|cx| pings.poll_pong(cx)).await;
-    }
+/// Asks for a sign of life, and waits for it. False: the connection takes no PING, as it is ending.
+async fn pong(pings: &mut Option<PingPong>) -> bool {
+    let Some(pings) = pings else { return false };
+    pings.send_ping(Ping::opaque()).is_ok() && poll_fn(|cx| pings.poll_pong(cx)).await.is_ok()
 }
 
 /// The status of the answer to a request on a connection of its own, which is closed then: a health check.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use crate::http::stream::of_stream;
+use crate::http::tunnel_io::TunnelIo;
 use crate::upstream::balance::Replica;
 use crate::upstream::target::OpenError;
 
@@ -123,6 +124,15 @@ impl AsyncWrite for OriginSocket {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         of_stream!(self, poll_shutdown(cx))
+    }
+}
+
+impl TunnelIo for OriginSocket {
+    fn as_plain(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            Self::Tls(_) | Self::Unix(_) => None,
+        }
     }
 }
 

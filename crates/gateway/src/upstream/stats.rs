@@ -22,7 +22,7 @@ pub struct Stats {
     pub first_byte_timeout: AtomicU64,
     /// Connections lost before the first byte of the response (retried ones included).
     pub reset: AtomicU64,
-    /// Responses that may not be passed on.
+    /// Responses that may not be passed on, and requests for WebSocket that the origin cannot take.
     pub bad_response: AtomicU64,
     /// Requests whose body failed on the visitor's side.
     pub request_body: AtomicU64,

@@ -1,4 +1,5 @@
-//! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and others.
+//! Joins two connections after `101 Switching Protocols` (RFC 9110 7.8): WebSocket and others. Either may be
+//! a stream of an HTTP/2 connection (RFC 8441).
 //!
 //! Bytes that either side sent early come first. Between two plain sockets the rest stays in the kernel
 //! (`upstream/splice.rs`), else it is copied. The tunnel ends when both directions have ended, when nothing
@@ -24,10 +25,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::http::socket::reset_on_close;
-use crate::http::visitor_link::VisitorUpgrade;
+use crate::http::visitor_link::{TunnelIo, VisitorUpgrade};
 use crate::upstream::balance::InFlight;
 use crate::upstream::deadline::Limit;
-use crate::upstream::socket::OriginSocket;
 use crate::upstream::splice::{self, Direction, End};
 use crate::upstream::stats::{Stats, add, bump};
 
@@ -38,8 +38,8 @@ const BUFFER: usize = 16 << 10;
 /// The two connections to be joined, as soon as both have switched.
 pub(crate) struct Ends {
     pub(crate) visitor: VisitorUpgrade,
-    pub(crate) origin: OriginSocket,
-    /// What the origin sent behind its 101.
+    pub(crate) origin: Box<dyn TunnelIo>,
+    /// What was read from the origin behind its 101.
     pub(crate) received: Bytes,
 }
 
@@ -175,16 +175,14 @@ async fn join(ends: Ends, idle: &Limit, stats: &Stats) -> io::Result<()> {
     let mut up = Half::new(visitor.received, carried(idle, &stats.tunnel_bytes_up));
     let mut down = Half::new(received, carried(idle, &stats.tunnel_bytes_down));
     let mut visitor = visitor.io;
-    let is_plain = matches!(origin, OriginSocket::Tcp(_));
-    if is_plain {
+    if visitor.as_plain().is_some() && origin.as_plain().is_some() {
         let early = poll_fn(|cx| {
             ready!(up.poll_early(cx, &mut origin))?;
             down.poll_early(cx, &mut visitor)
         });
         within(idle, pin!(early)).await??;
-        match visitor.plain() {
-            Ok(plain) => return splice(&plain, &origin, idle, stats).await,
-            Err(other) => visitor = other,
+        if let (Some(visitor), Some(origin)) = (visitor.as_plain(), origin.as_plain()) {
+            return splice(visitor, origin, idle, stats).await;
         }
     }
     let both = poll_fn(|cx| {
@@ -196,8 +194,7 @@ async fn join(ends: Ends, idle: &Limit, stats: &Stats) -> io::Result<()> {
 }
 
 /// Both sides are plain sockets: the bytes stay in the kernel.
-async fn splice(visitor: &TcpStream, origin: &OriginSocket, idle: &Limit, stats: &Stats) -> io::Result<()> {
-    let OriginSocket::Tcp(origin) = origin else { unreachable!("only plain sockets are spliced") };
+async fn splice(visitor: &TcpStream, origin: &TcpStream, idle: &Limit, stats: &Stats) -> io::Result<()> {
     let up = carried(idle, &stats.tunnel_bytes_up);
     let down = carried(idle, &stats.tunnel_bytes_down);
     let joined = splice::join(visitor, origin, Duration::ZERO, |direction, n| match direction {

@@ -1,4 +1,4 @@
-//! A stream as its visitor's side of a tunnel (RFC 8441).
+//! A stream as one side of a tunnel (RFC 8441): the visitor's or the origin's.
 
 use std::io;
 use std::pin::Pin;
@@ -7,27 +7,38 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::{RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::http::tunnel_io::TunnelIo;
 
 /// Bytes of one write that are taken at once.
 const MAX_WRITE: usize = 16 << 10;
 
-pub struct StreamTunnel {
+/// Reads within the window that it gives the other side, and writes within the one that the other side gives
+/// (RFC 9113 5.2). END_STREAM ends a direction, and a reset is an error in both. If it is dropped before both
+/// directions have ended, `h2` resets the stream (CANCEL).
+pub struct StreamTunnel<G = ()> {
     send: SendStream<Bytes>,
     receive: RecvStream,
     /// Came and was not read yet.
     rest: Bytes,
+    /// Dropped after the stream.
+    _guard: G,
 }
 
 impl StreamTunnel {
     pub fn new(send: SendStream<Bytes>, receive: RecvStream) -> Self {
-        Self { send, receive, rest: Bytes::new() }
+        Self::holding(send, receive, ())
     }
 }
 
-impl AsyncRead for StreamTunnel {
+impl<G> StreamTunnel<G> {
+    /// Keeps `guard` as long as the stream.
+    pub fn holding(send: SendStream<Bytes>, receive: RecvStream, guard: G) -> Self {
+        Self { send, receive, rest: Bytes::new(), _guard: guard }
+    }
+}
+
+impl<G: Unpin> AsyncRead for StreamTunnel<G> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         while this.rest.is_empty() {
@@ -47,7 +58,7 @@ impl AsyncRead for StreamTunnel {
     }
 }
 
-impl AsyncWrite for StreamTunnel {
+impl<G: Unpin> AsyncWrite for StreamTunnel<G> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let wanted = buf.len().min(MAX_WRITE);
@@ -79,8 +90,4 @@ impl AsyncWrite for StreamTunnel {
     }
 }
 
-impl TunnelIo for StreamTunnel {
-    fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>> {
-        Err(self)
-    }
-}
+impl<G: Unpin> TunnelIo for StreamTunnel<G> {}

@@ -509,7 +509,7 @@ impl Forwarded {
             DispatchError::ConnectTimeout => Event::OriginConnectTimeout,
             DispatchError::FirstByteTimeout => Event::OriginFirstByteTimeout,
             DispatchError::Reset(_) => Event::OriginReset,
-            DispatchError::BadResponse(_) => Event::OriginBadResponse,
+            DispatchError::BadResponse(_) | DispatchError::NoWebSocket => Event::OriginBadResponse,
             DispatchError::RequestBody(_) => Event::ClientGone,
         };
         let of_origin = !matches!(error, DispatchError::RequestBody(_));

@@ -47,6 +47,9 @@ pub enum DispatchError {
     /// The origin sent something that may not be passed on.
     #[error("invalid response: {0}")]
     BadResponse(#[source] BoxError),
+    /// The visitor asks for WebSocket; the HTTP/2 origin has not announced that it takes extended CONNECT.
+    #[error("the origin does not speak WebSocket by HTTP/2 (RFC 8441)")]
+    NoWebSocket,
     /// The visitor's side of the request body failed; the verdict of the visitor's connection is the error,
     /// or one of its sources.
     #[error("the request body failed: {0}")]
@@ -62,7 +65,7 @@ impl DispatchError {
             Self::ConnectFailed(_) | Self::ConnectTimeout => Miss::NoConnection,
             Self::Reset(_) => Miss::Lost,
             Self::FirstByteTimeout => Miss::Silent,
-            Self::BadResponse(_) => Miss::Bad,
+            Self::BadResponse(_) | Self::NoWebSocket => Miss::Bad,
             Self::RequestBody(_) => Miss::Body,
         })
     }
@@ -74,7 +77,7 @@ impl DispatchError {
             Self::ConnectTimeout => &stats.connect_timeout,
             Self::FirstByteTimeout => &stats.first_byte_timeout,
             Self::Reset(_) => &stats.reset,
-            Self::BadResponse(_) => &stats.bad_response,
+            Self::BadResponse(_) | Self::NoWebSocket => &stats.bad_response,
             Self::RequestBody(_) => &stats.request_body,
         }
     }

@@ -188,7 +188,8 @@ impl Dispatcher {
     /// The head must be ready for the origin: `Host`, no hop-by-hop fields; `Upgrade` stays if `ctx.upgrade`
     /// is given. Framing, `Expect` and `Connection: upgrade` are set here. Of the response,
     /// `Transfer-Encoding` is removed; other hop-by-hop fields are left to the caller. On 101 the two
-    /// connections are joined in the background once the caller has returned the response to the visitor.
+    /// connections are joined in the background once the caller has returned the response to the visitor. A
+    /// WebSocket at an HTTP/2 origin is one of its streams; the caller gets a 101 all the same.
     ///
     /// Dropping the future or the body ends the exchange with the origin.
     pub async fn send(
@@ -202,7 +203,7 @@ impl Dispatcher {
         inner.budget.deposit();
         if inner.speaks_http2().await {
             // On the heap, as all that is seldom: requests by HTTP/1.1 should not carry its state along.
-            return Box::pin(inner.attempts_by_http2(&head, body, &ctx)).await;
+            return Box::pin(inner.attempts_by_http2(&head, body, ctx)).await;
         }
         let asked = Asked { head: *head.method() == Method::HEAD, upgrade: ctx.upgrade.is_some() };
         let is_idempotent = head.method().is_idempotent();
@@ -345,7 +346,7 @@ impl Inner {
             // A copy: part of the thread's memory must not be kept as long as a tunnel.
             let received = Bytes::copy_from_slice(&rest);
             SMALL.give_back(rest);
-            let ends = tunnel::Ends { visitor, origin: conn.socket, received };
+            let ends = tunnel::Ends { visitor, origin: Box::new(conn.socket), received };
             self.tunnels.open(ends, idle, flight, handle);
             return Ok((head, UpstreamBody::detached()));
         }

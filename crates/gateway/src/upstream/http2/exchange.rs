@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use h2::client::ResponseFuture;
+use h2::ext::Protocol;
 use h2::{Reason, RecvStream};
 use http::header::{self, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -59,6 +60,8 @@ pub(crate) struct Message {
     /// `None`: it is under way, or gone.
     body: Option<RequestBody>,
     waits: bool,
+    /// An extended CONNECT, whose stream stays open for the tunnel.
+    is_websocket: bool,
 }
 
 impl Message {
@@ -101,7 +104,17 @@ impl Message {
         }
         parts.uri = Uri::from_parts(uri)?;
         parts.version = Version::HTTP_2;
-        Ok(Self { head: Request::from_parts(parts, ()), body: Some(body), waits })
+        Ok(Self { head: Request::from_parts(parts, ()), body: Some(body), waits, is_websocket: false })
+    }
+
+    /// The same as an extended CONNECT (RFC 8441 4 and 5). The fields that belong to a connection are removed
+    /// already; `Sec-WebSocket-Key` is HTTP/1.1's alone.
+    pub(crate) fn into_websocket(mut self) -> Self {
+        *self.head.method_mut() = Method::CONNECT;
+        self.head.headers_mut().remove(header::SEC_WEBSOCKET_KEY);
+        self.head.extensions_mut().insert(Protocol::from_static("websocket"));
+        self.is_websocket = true;
+        self
     }
 
     /// Whether it can be sent once more.
@@ -131,7 +144,7 @@ pub(crate) async fn exchange(
     };
     let Some(body) = message.take_body() else { unreachable!("only a whole request is tried again") };
     let is_all = body.is_end_stream();
-    let (response, stream) = match send.send_request(message.head.clone(), is_all) {
+    let (response, stream) = match send.send_request(message.head.clone(), is_all && !message.is_websocket) {
         Ok(sent) => sent,
         Err(error) => {
             message.body.get_or_insert(body);
@@ -151,7 +164,12 @@ pub(crate) async fn exchange(
     match outcome {
         Ok(response) => {
             taken.answers();
-            Ok(Received { response, upload: attempt.upload })
+            let mut upload = attempt.upload;
+            if message.is_websocket && !response.status().is_success() {
+                // There will be no tunnel.
+                upload.end();
+            }
+            Ok(Received { response, upload })
         }
         Err(failure) => {
             if message.body.is_none() {

@@ -53,6 +53,17 @@ impl Upload {
         self.is_open
     }
 
+    /// The stream, to be written to by another; what was left of the body is dropped.
+    pub(crate) fn into_stream(self) -> SendStream<Bytes> {
+        self.stream
+    }
+
+    /// Ends the request's side of a stream that was kept open without a body.
+    pub(super) fn end(&mut self) {
+        // A stream that has been reset has ended as well.
+        let _ = self.stream.send_data(Bytes::new(), true);
+    }
+
     pub(super) fn is_starved(&self) -> bool {
         self.is_starved && !self.is_over
     }

@@ -13,7 +13,6 @@ use tidegate_gateway::http::http1::{Http1, Http1Body, Http1Event, Http1Limits, H
 use tidegate_gateway::http::visitor_link::TunnelIo;
 use tidegate_http::{HeadLimits, RequestHead, ResponseHead};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -52,11 +51,7 @@ impl AsyncWrite for Pipe {
     }
 }
 
-impl TunnelIo for Pipe {
-    fn plain(self: Box<Self>) -> Result<TcpStream, Box<dyn TunnelIo>> {
-        Err(self)
-    }
-}
+impl TunnelIo for Pipe {}
 
 /// Small, so that tests can reach them.
 pub const LIMITS: Http1Limits = Http1Limits {

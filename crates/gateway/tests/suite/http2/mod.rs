@@ -7,4 +7,5 @@ mod heads;
 mod lifetime;
 mod messages;
 mod origin;
+mod origin_websocket;
 mod websocket;

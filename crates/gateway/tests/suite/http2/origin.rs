@@ -16,16 +16,16 @@ use super::frames::{END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, Raw, SETT
 use super::harness::{Client, get, read, request, run, until};
 use crate::whole::harness::{Gate, ask};
 
-const HTTP2: &str = "[origin]\nreplicas = [\"ORIGIN\"]\nprotocol = \"h2\"\n";
+pub const HTTP2: &str = "[origin]\nreplicas = [\"ORIGIN\"]\nprotocol = \"h2\"\n";
 
 /// An origin of HTTP/2. Counts its connections, and the requests that came.
-struct Origin {
-    address: SocketAddr,
+pub struct Origin {
+    pub address: SocketAddr,
     connections: Arc<AtomicU32>,
     came: Arc<AtomicU32>,
 }
 
-type Incoming = (Request<RecvStream>, SendResponse<Bytes>);
+pub type Incoming = (Request<RecvStream>, SendResponse<Bytes>);
 
 impl Origin {
     /// Handles its n-th connection with `serve`, which gets the count of requests.
@@ -69,12 +69,21 @@ impl Origin {
     }
 
     /// Answers every request with `answer`, in a task of its own.
-    fn answering<F, Fut>(answer: F) -> Self
+    pub fn answering<F, Fut>(answer: F) -> Self
     where
         F: Fn(Incoming) -> Fut + Send + Sync + Clone + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        Self::serving(move |_, mut connection, came| {
+        Self::answering_with(h2::server::Builder::new(), answer)
+    }
+
+    /// As [`Origin::answering`], with these settings.
+    pub fn answering_with<F, Fut>(builder: h2::server::Builder, answer: F) -> Self
+    where
+        F: Fn(Incoming) -> Fut + Send + Sync + Clone + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        Self::with(builder, move |_, mut connection, came| {
             let answer = answer.clone();
             async move {
                 while let Some(Ok(incoming)) = connection.accept().await {
@@ -85,26 +94,26 @@ impl Origin {
         })
     }
 
-    fn came(&self) -> u32 {
+    pub fn came(&self) -> u32 {
         self.came.load(Ordering::SeqCst)
     }
 
-    fn connections(&self) -> u32 {
+    pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::SeqCst)
     }
 
-    fn gate(&self, toml: &str) -> Gate {
+    pub fn gate(&self, toml: &str) -> Gate {
         Gate::before(self.address, toml, |_| Vec::new())
     }
 }
 
 /// Answers with this body.
-async fn say((_request, mut respond): Incoming, body: &'static str) {
+pub async fn say((_request, mut respond): Incoming, body: &'static str) {
     let mut send = respond.send_response(Response::new(()), false).unwrap();
     let _ = send.send_data(Bytes::from_static(body.as_bytes()), true);
 }
 
-fn one_by_http_1(gate: &Gate, method: &str) -> String {
+pub fn one_by_http_1(gate: &Gate, method: &str) -> String {
     ask(
         gate.http,
         &format!(

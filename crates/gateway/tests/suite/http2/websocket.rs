@@ -37,7 +37,7 @@ fn echo() -> Scripted {
     })
 }
 
-fn asks(path: &str, protocol: &'static str) -> Request<()> {
+pub fn asks(path: &str, protocol: &'static str) -> Request<()> {
     Request::builder()
         .method(Method::CONNECT)
         .uri(format!("http://shop.example{path}"))
@@ -48,7 +48,7 @@ fn asks(path: &str, protocol: &'static str) -> Request<()> {
         .unwrap()
 }
 
-async fn client(gate: &Gate) -> Client {
+pub async fn client(gate: &Gate) -> Client {
     let client = Client::connect(gate.http).await;
     // Its settings come with the gate's first bytes.
     let send = client.send.clone();
@@ -57,7 +57,7 @@ async fn client(gate: &Gate) -> Client {
 }
 
 /// The next bytes of a tunnel.
-async fn hear(receive: &mut RecvStream, n: usize) -> Vec<u8> {
+pub async fn hear(receive: &mut RecvStream, n: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < n {
         let data = receive.data().await.expect("the tunnel has ended").unwrap();
