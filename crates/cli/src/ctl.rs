@@ -1,6 +1,6 @@
 //! `tidegate ctl`: shows the state of a running gate and changes its tunables, over the admin API.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
@@ -259,9 +259,8 @@ fn given(option: &Option<String>, variable: &str) -> Option<String> {
 
 async fn perform(options: &CtlOptions) -> Result<(), Failure> {
     let url = given(&options.url, "TIDEGATE_URL").unwrap_or_else(|| DEFAULT_URL.into());
-    let ca = given(&options.ca, "TIDEGATE_CA");
-    let ca = ca.as_deref().map(Path::new);
-    let client = Client::new(&url, given(&options.token, "TIDEGATE_TOKEN"), ca)?;
+    let ca = given(&options.ca, "TIDEGATE_CA").map(PathBuf::from);
+    let client = Client::new(&url, given(&options.token, "TIDEGATE_TOKEN"), ca.as_deref())?;
     let form = if options.json { Form::Json } else { Form::Text };
     let (answer, text): (Value, fn(&Value) -> String) = match &options.command {
         CtlCommand::Watch(wanted) => return watch::watch(&client, wanted, form).await,

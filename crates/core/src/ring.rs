@@ -10,12 +10,12 @@
 //! ```
 //!
 //! **Totals.** The honest wait sums up everything promised before a visitor, and every answer to a waiting
-//! visitor has one. So blocks of 32 and of 1,024 seconds ([`BLOCKS`]) also have a total, in two words of their
-//! own, which a writer corrects after the cell: a sum over a whole day reads some 300 words, not 86,400. (With
-//! blocks of 128 seconds alone it read up to 1,600.) A reader in between misses what writers are just adding:
-//! at most one visitor per worker. Totals are kept modulo 2^48 and read as signed numbers, so that a
-//! correction which overtakes an earlier one (a promise taken back before its writer has come to the total)
-//! leaves no trace.
+//! visitor has one. So blocks of 32 and of 1,024 seconds ([`BLOCKS`]) also have a total, in two words of
+//! their own, which a writer corrects after the cell: a sum over a whole day reads some 300 words, not
+//! 86,400. (With blocks of 128 seconds alone it read up to 1,600.) A reader in between misses what writers
+//! are just adding: at most one visitor per worker. Totals are kept modulo 2^48 and read as signed numbers,
+//! so that a correction which overtakes an earlier one (a promise taken back before its writer has come to
+//! the total) leaves no trace.
 //!
 //! Rejected: the low bits of the second as the tag (an idle gateway would meet its own cells again after
 //! 65,536 s; laps come back after years); a mutex per cell (two dependent cache misses and a wait); clearing

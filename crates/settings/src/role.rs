@@ -128,8 +128,8 @@ section! {
     pub(crate) struct TokenCheckKeys {
         /// Public base URL of the tokengen process: visitors without a valid ticket are sent there.
         [restart] gen_url: String = String::new() => BASE_URL;
-        /// Base URL of the tokengen process's admin listener, which receives the observations. It is `https://`
-        /// where that process has `listen.admin_https`.
+        /// Base URL of the tokengen process's admin listener, which receives the observations. It is
+        /// `https://` where that process has `listen.admin_https`.
         [restart] feedback_url: String = String::new() => LINK_URL;
         /// Bearer token of this link: `tokengen.link_token` of the tokengen process, not its admin token.
         /// With `peers` it also opens `POST /v1/claims` here, which other tokenchecks ask.

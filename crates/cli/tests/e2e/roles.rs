@@ -138,7 +138,7 @@ fn the_link_and_the_operator_speak_tls_with_tokengen() {
             .text("tls.ca", authority.ca().display())
             .set("room.keys", KEY),
     );
-    // The operator changes the capacity at tokengen. Tokencheck learns of it by the link, and by nothing else.
+    // The operator changes the capacity at tokengen. Tokencheck learns of it by the link and nothing else.
     let mut ctl = tidegate();
     ctl.args(["ctl", "--token", TOKEN, "capacity", "35"]);
     ctl.env("TIDEGATE_URL", format!("https://localhost:{}", admin.port())).env("TIDEGATE_CA", authority.ca());

@@ -1,5 +1,5 @@
-//! TLS to visitors, and to clients of the admin API: which certificate they are shown, who may resume, and the
-//! handshake (docs/tls.md).
+//! TLS to visitors, and to clients of the admin API: which certificate they are shown, who may resume, and
+//! the handshake (docs/tls.md).
 //!
 //! Visitors carry their sessions themselves, sealed in tickets, as they carry their turns: nothing is kept
 //! for those who wait, and a poll that comes by another worker, or after a reload, resumes all the same.
@@ -50,8 +50,8 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// How visitors are met at `listen.https`, and clients of the admin API with `listen.admin_https`. Compiled from
-/// the settings; files are read here.
+/// How visitors are met at `listen.https`, and clients of the admin API with `listen.admin_https`. Compiled
+/// from the settings; files are read here.
 pub struct VisitorTls {
     config: Arc<ServerConfig>,
     /// Of the admin API: HTTP/1.1, and no certificates of clients, who have tokens.
