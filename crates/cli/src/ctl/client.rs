@@ -11,9 +11,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tidegate_gateway::upstream::client::connect;
 use tidegate_gateway::upstream::tls::ClientTls;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 use super::Failure;
 
@@ -25,7 +24,7 @@ const MAX_BODY_BYTES: usize = 16 << 20;
 pub struct Client {
     url: String,
     authority: String,
-    address: String,
+    uri: Uri,
     /// With `https://`.
     tls: Option<ClientTls>,
     authorization: Option<HeaderValue>,
@@ -36,11 +35,10 @@ impl Client {
     pub fn new(url: &str, token: Option<String>, ca: Option<&Path>) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::Usage(format!("--url {url}: {why}"));
         let uri: Uri = url.parse().map_err(|_| wrong("expected a URL like http://127.0.0.1:9090"))?;
-        let (tls, usual_port) = match uri.scheme_str() {
-            Some("http") => (None, 80),
+        let tls = match uri.scheme_str() {
+            Some("http") => None,
             Some("https") => {
-                let tls = ClientTls::believing(ca, "--ca").map_err(|e| Failure::Usage(e.to_string()))?;
-                (Some(tls), 443)
+                Some(ClientTls::believing(ca, "--ca").map_err(|e| Failure::Usage(e.to_string()))?)
             }
             _ => return Err(wrong(&format!("expected a URL with http:// or https://; write http://{url}"))),
         };
@@ -48,7 +46,6 @@ impl Client {
             return Err(wrong("expected no path after HOST:PORT"));
         }
         let authority = uri.authority().ok_or_else(|| wrong("expected HOST:PORT"))?;
-        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(usual_port));
         let authorization = match token {
             Some(token) => {
                 let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
@@ -59,7 +56,7 @@ impl Client {
             None => None,
         };
         let authority = authority.as_str().to_owned();
-        Ok(Self { url: url.trim_end_matches('/').into(), authority, address, tls, authorization })
+        Ok(Self { url: url.trim_end_matches('/').into(), authority, uri, tls, authorization })
     }
 
     pub async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
@@ -105,12 +102,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Response<Incoming>, Box<dyn std::error::Error + Send + Sync>> {
-        let stream = TcpStream::connect(&self.address).await?;
-        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
-        let stream: Box<dyn Stream> = match &self.tls {
-            Some(tls) => Box::new(tls.connect(host, stream).await?),
-            None => Box::new(stream),
-        };
+        let stream = connect(&self.uri, self.tls.as_ref()).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
@@ -129,9 +121,6 @@ impl Client {
         Failure::Unreachable(format!("no gate at {}: {why} (--url, or TIDEGATE_URL)", self.url))
     }
 }
-
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// A name as a segment of a URL's path.
 pub fn segment(name: &str) -> String {

@@ -80,7 +80,7 @@ pub(crate) fn at_path(base: &str, path: &'static str) -> Result<Uri, BoxError> {
     Ok(Uri::from_parts(parts)?)
 }
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// A connection on which HTTP may begin.
@@ -107,6 +107,14 @@ async fn open(
             None => Box::new(stream),
         });
     }
+    connect(uri, tls).await
+}
+
+/// A connection to the host of an `http[s]://` URI; `tls`: how it begins if that is `https`.
+///
+/// # Errors
+/// Nobody answers there, or it is not who the URI says.
+pub async fn connect(uri: &Uri, tls: Option<&ClientTls>) -> Result<Box<dyn Stream>, BoxError> {
     let host = uri.host().ok_or("the URL has no host")?;
     let is_https = uri.scheme() == Some(&Scheme::HTTPS);
     let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });

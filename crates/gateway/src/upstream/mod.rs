@@ -2,7 +2,7 @@
 
 pub mod balance;
 pub mod body;
-pub(crate) mod client;
+pub mod client;
 pub mod deadline;
 pub mod dispatch;
 pub mod gather;
