@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! R(n) = B · r (1 + a (r−1)²),  r = max(1, n/K)     fit.rs: the likeliest K, B and a
-//! L    = K · headroom                               headroom.rs: the best L for an uncertain K
+//! L    = argmax of throughput less the price of waiting   level.rs: the best whole L for an uncertain K
 //! C    = Σ work / Σ R/n  for n >= K                 meter.rs: throughput at saturation (Little's law)
 //! ```
 //!
@@ -54,8 +54,8 @@ use crate::units::{ClassId, Rate, Timestamp};
 mod change;
 mod costs;
 mod fit;
-mod headroom;
 mod initial_estimate;
+mod level;
 mod long_lived;
 mod meter;
 mod occupancy;
@@ -110,11 +110,11 @@ impl Default for BottleneckConfig {
     }
 }
 
-/// A fit, and the level that is best for it as a multiple of its knee.
+/// A fit, and the number of requests in flight that is best for it.
 #[derive(Clone, Copy, Debug)]
 struct Fitted {
     hinge: Hinge,
-    headroom: f64,
+    level: f64,
 }
 
 /// The estimator `bottleneck`: in-flight limit at the knee of the response time curve.
@@ -134,12 +134,10 @@ pub struct Bottleneck {
     pauses: Pauses,
     /// The last fit, if it has a knee.
     fitted: Option<Fitted>,
-    /// The level wanted, which is fractional, and the limits in force now and in the round before.
+    /// The level wanted, which may be fractional, and the limits in force now and in the round before.
     target: f64,
     limit: u32,
     limit_before: u32,
-    /// What rounding has left over from the targets so far.
-    remainder: f64,
     purpose: Purpose,
     /// Rounds of a ramp at the present level, beyond the first.
     repeated: u32,
@@ -152,10 +150,6 @@ pub struct Bottleneck {
     /// By how much the origin has become slower, and since when, while [`Purpose::Hold`].
     fallen: f64,
     held_since: Timestamp,
-    /// Correction of the headroom by the result of probes up.
-    correction: f64,
-    /// Mean log gain of throughput in probes up.
-    probe_gain: f64,
     /// Factor on what the room lets in, while the origin has free slots.
     starved: f64,
     alarm: Option<(Change, Onset)>,
@@ -194,7 +188,6 @@ impl Bottleneck {
             target: first,
             limit: first as u32,
             limit_before: first as u32,
-            remainder: 0.0,
             purpose: Purpose::Ramp,
             repeated: 0,
             rounds: 0,
@@ -203,8 +196,6 @@ impl Bottleneck {
             typical_s: None,
             fallen: 1.0,
             held_since: Timestamp::default(),
-            correction: 0.0,
-            probe_gain: 0.0,
             starved: 1.0,
             alarm: None,
             ramp_throughput: None,
@@ -404,13 +395,16 @@ impl Bottleneck {
         }
     }
 
+    /// At the level of the cruise and about the knee. What is measured beyond the knee is taken as what it
+    /// would have been at the knee.
     fn measure_throughput(&mut self, n: f64, work: &Work) {
-        let Some(hinge) = self.hinge().filter(|_| self.purpose != Purpose::Ramp) else { return };
+        let fitted = self.fitted.filter(|_| self.purpose != Purpose::Ramp);
+        let Some(Fitted { hinge, level }) = fitted else { return };
         let most = if hinge.contends() { CONTENDING_RANGE } else { RANGE };
-        if n < 0.98 * hinge.knee || n > most * hinge.knee {
+        if n < 0.98 * hinge.knee.min(level) || n > (most * hinge.knee).max(level) {
             return;
         }
-        let beyond = n / (hinge.knee * hinge.slowdown(n));
+        let beyond = n.max(hinge.knee) / (hinge.knee * hinge.slowdown(n));
         let phi = self.dispersion.get();
         let memory = self.config.memory * phi.clamp(0.15, 4.0);
         let work = Work { time_s: work.time_s * beyond, ..*work };

@@ -3,14 +3,12 @@
 //! ```text
 //! ramp     L = 1, 4, ×2, ×2, ... for a round each, until the fit shows a knee below L; back a level where
 //!          requests do not come back, or where a round takes too long and the fit shows no knee yet
-//! cruise   L = K · headroom, fitted anew after every round; now and then a round
+//! cruise   L = the best level (level.rs), fitted anew after every round; now and then a round
 //!            up     above the cruise: can the origin do more by now?
 //!            down   below the knee: how long does a response take without a wait? (unless that is known)
 //! ```
 //!
 //! A round is a number of completions of requests that were sent in it: each level is judged by its own.
-
-use super::Fitted;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
@@ -97,8 +95,6 @@ pub(super) const DOWN_AT: [u32; 3] = [3, 8, 16];
 const DOWN_EVERY: u32 = 150;
 /// The round with which a cruise continues at a new speed: two before a probe down, six before one up.
 pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
-/// Greatest headroom, whatever the fit suggests.
-const MOST_HEADROOM: f64 = 1.4;
 /// Relative standard error of the response time without a wait below which no probe down is needed: a fifth
 /// of what [`DOWN`] goes down by. Goodput of the named scenarios: .9827 with 0.02, .9834 with this.
 pub(super) const KNOWN_BELOW: f64 = 0.05;
@@ -188,11 +184,4 @@ pub(super) fn after(round: u32, contends: bool, dispersion: f64) -> Purpose {
 /// How far up a probe goes, as a multiple of the cruise.
 pub(super) fn up(contends: bool, dispersion: f64) -> f64 {
     if contends { UP_CONTENDING } else { 1.0 + UP * (0.4 + 0.6 * dispersion.min(1.0)) }
-}
-
-/// The level of the cruise: the best one for the fit, corrected by what probes up have gained where the knee
-/// is round. With contention such a gain proves nothing.
-pub(super) fn cruise(fitted: &Fitted, correction: f64) -> f64 {
-    let correction = if fitted.hinge.contends() { 0.0 } else { correction };
-    fitted.hinge.knee * (fitted.headroom + correction).min(MOST_HEADROOM)
 }

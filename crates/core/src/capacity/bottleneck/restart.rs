@@ -7,8 +7,8 @@
 
 use super::super::learned::{Knee, Learned, Trust};
 use super::fit::Hinge;
-use super::headroom;
 use super::initial_estimate::InitialEstimate;
+use super::level;
 use super::meter::Work;
 use super::plan::{self, Purpose};
 use super::{Bottleneck, Fitted};
@@ -63,16 +63,15 @@ impl Bottleneck {
         self.dispersion.learn(TRUSTED, dispersion);
         let phi = self.dispersion.get();
         hinge.gain = self.curve.fit(phi).map_or(0.0, |fit| fit.gain);
-        let headroom = headroom::best_level(self.curve.fitted_points(), phi, &hinge);
-        let fitted = Fitted { hinge, headroom };
+        let level = level::best(self.curve.fitted_points(), phi, &hinge);
         let cost_per_unit = capacity / units_per_s;
         self.mix.restore(TRUSTED, units, cost_per_unit);
         let served = TRUSTED * units;
         let cost = served * cost_per_unit;
         self.meter.restart(Work { count: TRUSTED, units: served, cost, time_s: served / units_per_s });
         self.typical_s = Some(response_s.clamp(super::LEAST_S, super::MOST_S));
-        self.fitted = Some(fitted);
+        self.fitted = Some(Fitted { hinge, level });
         self.reason = "as before the restart";
-        self.go(Purpose::Cruise, plan::cruise(&fitted, 0.0), now);
+        self.go(Purpose::Cruise, level, now);
     }
 }

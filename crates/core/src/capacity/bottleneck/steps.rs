@@ -1,7 +1,7 @@
 //! The steps of the estimator: the fit and the next level after a round is over or a test has fired.
 
 use super::plan::{self, Purpose, RampRound};
-use super::{Bottleneck, Change, Fitted, GateLoad, Hinge, Onset, Round, Timestamp, Work, headroom};
+use super::{Bottleneck, Change, Fitted, GateLoad, Hinge, Onset, Round, Timestamp, Work, level};
 
 /// Nats per dispersion by which a knee must be likelier than none: to end a ramp, and to repeat its round.
 const FOUND_NATS: f64 = 6.0;
@@ -12,8 +12,6 @@ const PASSED: f64 = 0.85;
 const STEP: f64 = 1.1;
 const FRESH_STEP: f64 = 1.2;
 const FRESH_ROUNDS: u32 = 20;
-/// Most that probes up may add to the headroom: with processor sharing they seem to gain more than they do.
-const CORRECTION_MOST: f64 = 0.05;
 /// The origin has recovered if response times are the former ones, within this factor.
 const AS_BEFORE: f64 = 1.25;
 /// Added workers do not shorten responses below the base: below this share of it the workers are faster.
@@ -28,7 +26,7 @@ pub(super) const CONTENDING_RANGE: f64 = 1.2;
 
 impl Bottleneck {
     pub(super) fn on_change(&mut self, change: Change, onset: &Onset, now: Timestamp) {
-        let Some(Fitted { hinge, headroom }) = self.fitted else { return };
+        let Some(Fitted { hinge, level }) = self.fitted else { return };
         let n = onset.in_flight / onset.count;
         let ratio = onset.response_s / onset.units / (hinge.base_s * hinge.slowdown(n));
         let since = Work {
@@ -43,7 +41,7 @@ impl Bottleneck {
         if change != Change::Faster {
             self.kept = None;
         }
-        let at_new_speed = Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, headroom };
+        let at_new_speed = Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, level };
         match change {
             Change::Slower => {
                 self.meter.restart(since);
@@ -81,7 +79,7 @@ impl Bottleneck {
                 self.fitted = Some(at_new_speed);
                 self.reason = "origin faster: holds its knee";
                 self.rounds = plan::AT_NEW_SPEED;
-                self.go(Purpose::Cruise, plan::cruise(&at_new_speed, self.correction), now);
+                self.go(Purpose::Cruise, level, now);
             }
             Change::Unsaturated => {
                 self.curve.clear_above(hinge.knee);
@@ -140,7 +138,7 @@ impl Bottleneck {
         std::mem::swap(&mut self.curve, &mut self.spare);
         self.fitted = Some(before);
         self.reason = "origin as before";
-        self.go(Purpose::Cruise, plan::cruise(&before, self.correction), now);
+        self.go(Purpose::Cruise, before.level, now);
         self.changes.clear();
         self.dispersion.cut();
     }
@@ -177,9 +175,6 @@ impl Bottleneck {
         if self.purpose == Purpose::Ramp {
             return self.ramp_on(fitted, phi, is_cut, now);
         }
-        if self.purpose == Purpose::Up {
-            self.correct_headroom();
-        }
         if let Some((change, onset)) = self.changes.fired(self.expected().per_second) {
             return self.on_change(change, &onset, now);
         }
@@ -194,10 +189,7 @@ impl Bottleneck {
         self.curve.add_failed(self.round.limit, 1.0, open_s);
         let hinge = self.curve.fit(phi);
         self.curve.add_failed(self.round.limit, 1.0, -open_s);
-        hinge.map(|hinge| Fitted {
-            hinge,
-            headroom: headroom::best_level(self.curve.fitted_points(), phi, &hinge),
-        })
+        hinge.map(|hinge| Fitted { hinge, level: level::best(self.curve.fitted_points(), phi, &hinge) })
     }
 
     /// Moves towards the fit, and on in the plan.
@@ -206,8 +198,12 @@ impl Bottleneck {
         let step = if self.rounds < FRESH_ROUNDS { FRESH_STEP } else { STEP };
         let Hinge { knee: fitted_knee, at_edge, .. } = fitted.hinge;
         let knee = fitted_knee.clamp(old.knee / step, old.knee * step);
-        let hinge = if knee == fitted_knee { fitted.hinge } else { self.curve.fit_at(knee, fitted.hinge) };
-        let fitted = Fitted { hinge, headroom: fitted.headroom };
+        let mut fitted = *fitted;
+        if knee != fitted_knee {
+            let level = (fitted.level * knee / fitted_knee).round().max(1.0);
+            fitted = Fitted { hinge: self.curve.fit_at(knee, fitted.hinge), level };
+        }
+        let Fitted { hinge, level: cruise } = fitted;
         self.fitted = Some(fitted);
         self.curve.fade(knee, BELOW, ABOVE);
         self.rounds += 1;
@@ -222,7 +218,6 @@ impl Bottleneck {
         if purpose == Purpose::Down && !at_edge && self.curve.error_below(knee, phi) < plan::KNOWN_BELOW {
             purpose = Purpose::Cruise;
         }
-        let cruise = plan::cruise(&fitted, self.correction);
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
             Purpose::Down if at_edge => plan::DOWN_AT_EDGE * knee,
@@ -304,7 +299,7 @@ impl Bottleneck {
     /// The ramp has passed the knee: its samples beyond are the first measurement of the throughput.
     fn found(&mut self, fitted: Fitted, now: Timestamp) {
         (self.fitted, self.before) = (Some(fitted), None);
-        (self.rounds, self.repeated, self.correction, self.probe_gain) = (0, 0, 0.0, 0.0);
+        (self.rounds, self.repeated) = (0, 0);
         let hinge = fitted.hinge;
         let most = if hinge.contends() { CONTENDING_RANGE } else { 2.0 };
         let mut seen = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
@@ -313,7 +308,7 @@ impl Bottleneck {
         self.meter.restart(seen);
         self.changes.clear();
         self.reason = "knee found";
-        self.go(Purpose::Cruise, plan::cruise(&fitted, 0.0), now);
+        self.go(Purpose::Cruise, fitted.level, now);
     }
 
     /// Tests whether requests beyond the knee still wait: by rounds, so that those still open count.
@@ -335,28 +330,12 @@ impl Bottleneck {
         self.changes.add_round(&onset, by_request.max(by_count), slowdown, phi);
     }
 
-    /// Compares the throughput of a probe up with that of the cruise.
-    fn correct_headroom(&mut self) {
-        let (round, Some(cruise)) = (&self.round, self.meter.rate()) else { return };
-        let gain = (round.counted() / cruise).ln();
-        if !gain.is_finite() {
-            return;
-        }
-        let error = (self.dispersion.get() / round.work.count).sqrt();
-        self.probe_gain += 0.15 * (gain.clamp(-0.3, 0.3) - self.probe_gain);
-        let step = if self.probe_gain > 0.03 && self.probe_gain > 0.3 * error { 0.02 } else { -0.02 };
-        self.correction = (self.correction + step).clamp(0.0, CORRECTION_MOST);
-    }
-
     pub(super) fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {
         let (least, most) = (self.config.min_in_flight.max(1), self.config.max_in_flight.max(1));
         let level = if level.is_finite() { level } else { f64::from(self.limit) };
         self.target = level.clamp(f64::from(least), f64::from(most.max(least)));
-        // The fraction is carried over, so that the mean over the rounds is the target.
-        let exact = self.target + self.long_lived.level + self.remainder;
         self.limit_before = self.limit;
-        self.limit = (exact.round() as u32).clamp(least, most.max(least));
-        self.remainder = (exact - f64::from(self.limit)).clamp(-0.5, 0.5);
+        self.limit = ((self.target + self.long_lived.level).round() as u32).clamp(least, most.max(least));
         let is_first = self.purpose != purpose || purpose != Purpose::Cruise;
         if is_first {
             self.dispersion.cut();

@@ -559,7 +559,4 @@ fn a_cruise_is_probed_on_both_sides() {
     let next = plan::AT_NEW_SPEED + 1..plan::AT_NEW_SPEED + 8;
     let next: Vec<_> = next.map(|round| plan::after(round, false, 1.0)).collect();
     assert!(next.contains(&Purpose::Up) && next.contains(&Purpose::Down), "{next:?}");
-    let cruise =
-        |headroom, contention| plan::cruise(&Fitted { hinge: hinge(0.1, 10.0, contention), headroom }, 0.2);
-    assert!(cruise(1.6, 0.0) <= 14.0 && cruise(1.1, 1.0) <= 12.0);
 }
