@@ -5,9 +5,14 @@ import { h, liveTable, table } from './dom.js';
 import { milliseconds, number, when } from './format.js';
 import { settings } from './settings.js';
 
+// What a request is charged, and what the gate has learned that it costs.
+const cost = row => row.learned_cost === null
+  ? number(row.cost)
+  : [number(row.cost), h('span', { class: 'note' }, ` (learned ${number(row.learned_cost)} ± ${number(row.learned_cost_error)})`)];
+
 const COLUMNS = [
   ['Class', row => h('b', {}, row.name), 'words'],
-  ['Cost', row => number(row.cost), 'number'],
+  ['Cost', cost, 'number'],
   ['Offered/s', row => number(row.offered_per_s), 'number'],
   ['Admitted/s', row => number(row.admitted_per_s), 'number'],
   ['Refused/s', row => number(row.shed_per_s), 'number'],

@@ -6,6 +6,10 @@ import { number } from './format.js';
 
 const path = name => `v1/tunables/${encodeURIComponent(`class.${name}.cost`)}`;
 
+const configured = row => row.configured === 'learned'
+  ? `learned, now ${number(row.charged)}`
+  : `configured as ${number(row.configured)}`;
+
 export function costs(page) {
   const adopt = async ({ class: name, configured, measured }) => {
     const value = Math.max(0.01, Number(measured.toFixed(2)));
@@ -27,8 +31,8 @@ export function costs(page) {
   const list = liveTable([
     ['Class', row => h('b', {}, row.class), 'words'],
     ['Cost', row => row.measured === null
-      ? `configured as ${number(row.configured)}, not enough data to measure`
-      : [`configured as ${number(row.configured)}, measured as `, h('b', {}, number(row.measured)), h('span', { class: 'note' }, ` (${number(row.low)} to ${number(row.high)})`)], 'words'],
+      ? `${configured(row)}, not enough data to measure`
+      : [`${configured(row)}, measured as `, h('b', {}, number(row.measured)), h('span', { class: 'note' }, ` (${number(row.low)} to ${number(row.high)})`)], 'words'],
     ...page.mayWrite ? [['', button, '', 'kept']] : [],
   ], { label: 'Costs', key: row => row.class });
   const element = h('section', { class: 'card', 'aria-label': 'Costs' }, h('h2', {}, 'What a request costs'), list.element,

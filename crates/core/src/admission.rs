@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+use crate::class_costs::ClassCosts;
 use crate::gate::Totals;
 use crate::ingress::Ingress;
 use crate::measure::Event;
@@ -205,6 +206,14 @@ impl Admission {
         match self {
             Self::Room(room) => room.tickets(),
             Self::Checker { checker, .. } => checker.tickets(),
+        }
+    }
+
+    /// What requests of each class cost: everything that charges them asks here.
+    pub fn costs(&self) -> &ClassCosts {
+        match self {
+            Self::Room(room) => room.costs(),
+            Self::Checker { checker, .. } => checker.costs(),
         }
     }
 

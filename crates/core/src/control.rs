@@ -12,14 +12,16 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::admission::Admission;
-use crate::capacity::{Estimate, Estimator, GateLoad, Phase, Sample, State};
+use crate::capacity::{Estimate, Estimator, GateLoad, Learned, LearnedCost, Phase, Sample, State, Trust};
 use crate::gate::Totals;
 use crate::mutants::{self, Mutant};
 use crate::room::{ControlUpdate, RemoteOrigin, Room, RoomTargets};
 use crate::units::{ClassId, Rate, Timestamp};
 
+mod charging;
 mod silence;
 
+use charging::Charging;
 use silence::Silence;
 
 /// Time between two control ticks: short against the seconds on which decisions matter.
@@ -52,6 +54,7 @@ pub struct Bounds {
 /// Runs an estimator within the operator's bounds.
 pub struct Control {
     estimator: Box<dyn Estimator>,
+    charging: Charging,
     bounds: Bounds,
     history: History,
     silence: Silence,
@@ -61,7 +64,8 @@ pub struct Control {
 impl Control {
     /// A control side without history.
     pub fn new(estimator: Box<dyn Estimator>, bounds: Bounds) -> Self {
-        Self { estimator, bounds, history: History::default(), silence: Silence::default(), last: None }
+        let (charging, history, silence) = (Charging::new(), History::default(), Silence::default());
+        Self { estimator, charging, bounds, history, silence, last: None }
     }
 
     /// One tick: passes the samples since the last to the estimator. Returns the tunables and its estimate.
@@ -96,6 +100,7 @@ impl Control {
                 return self.apply_update(admission, checker.last_update(), now);
             }
         };
+        self.charging.step(room.costs(), &mut *self.estimator);
         let (tunables, estimate) = match room.remote_origin(now) {
             RemoteOrigin::Here => self.tick(samples, &load(room, gate, Duration::ZERO, now), now),
             RemoteOrigin::Heard { gate, samples, age } => {
@@ -114,6 +119,7 @@ impl Control {
     /// no estimate, or another process has it; the next tick applies the bounds then.
     pub fn reapply(&mut self, admission: &Admission, now: Timestamp) -> Option<Tunables> {
         let Admission::Room(room) = admission else { return None };
+        self.charging.step(room.costs(), &mut *self.estimator);
         let (tunables, _) = self.put_in_force(self.last?, now);
         self.set_room_targets(room, &tunables, now);
         Some(tunables)
@@ -192,6 +198,18 @@ impl Control {
     /// The id belongs to another class from now on.
     pub fn forget(&mut self, class: ClassId) {
         self.estimator.forget(class);
+        self.charging.forget(class);
+    }
+
+    /// Begins from what an earlier process has learned. For a new estimator, before its first sample.
+    pub fn resume(&mut self, learned: &Learned, trust: Trust, now: Timestamp) {
+        self.estimator.resume(learned, trust, now);
+        self.charging.resume();
+    }
+
+    /// What is known of the cost of a class; `None`: the estimator learns no costs.
+    pub fn cost(&self, class: ClassId) -> Option<LearnedCost> {
+        self.estimator.cost(class)
     }
 
     /// An operator sets the capacity (`PUT /v1/capacity`); in force from the next tick.
@@ -201,9 +219,10 @@ impl Control {
         self.last = None;
     }
 
-    /// Replaces the estimator. Only the history remains.
+    /// Replaces the estimator. The history remains, and the charged costs until the new one knows better.
     pub fn replace(&mut self, estimator: Box<dyn Estimator>) {
         self.estimator = estimator;
+        self.charging.replaced();
         self.last = None;
     }
 

@@ -13,6 +13,7 @@
 pub mod admission;
 pub mod bucket;
 pub mod capacity;
+pub mod class_costs;
 pub mod classify;
 pub mod control;
 pub mod correlate;

@@ -22,6 +22,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::class_costs::ClassCosts;
 use crate::gate::Totals;
 use crate::mutants::{self, Mutant};
 use crate::ring::{MAX_COST, SlotLoad};
@@ -108,6 +109,7 @@ const RESTORED: Duration = Duration::from_secs(60);
 /// The waiting room. Shared by all workers.
 pub struct Room {
     settings: RequestSettings,
+    costs: ClassCosts,
     schedule: Schedule,
     tickets: TicketAdmission,
     attendance: Attendance,
@@ -128,6 +130,7 @@ impl Room {
         let schedule = Schedule::new(&config, capacity, now);
         Self {
             settings: RequestSettings::new(&config),
+            costs: ClassCosts::new(&config.class_costs),
             shares: PrefixShares::new(schedule.slots.seconds()),
             early_parts: PrefixShares::by_second(),
             schedule,
@@ -140,6 +143,11 @@ impl Room {
             adoption: Adoption::new(now),
             control: Mutex::new(RoomControl::new(&config, capacity, now)),
         }
+    }
+
+    /// What requests of each class cost.
+    pub fn costs(&self) -> &ClassCosts {
+        &self.costs
     }
 
     pub(crate) fn tickets(&self) -> &TicketAdmission {
@@ -168,7 +176,7 @@ impl Room {
     ) -> Arrival {
         let has_session_slot = take_session_slot.is_some();
         let mut may_enter = || take_session_slot.as_mut().is_some_and(|take| take());
-        let (cost, load) = (self.settings.cost(newcomer.class), &self.tickets.load);
+        let (cost, load) = (self.costs.charged(newcomer.class), &self.tickets.load);
         let (capacity, is_held) = (load.capacity(), newcomer.held.is_some());
         let full = |opens_in| Arrival::Full { retry_after: spread(opens_in, newcomer.nonce) };
         if capacity >= Rate::MAX && !is_held && !self.keeps_order(now) && may_enter() {
@@ -495,6 +503,7 @@ impl Room {
         self.tickets.lateness.configure(&config);
         self.schedule.slots.set_max_wait(config.max_wait);
         self.settings.configure(&config);
+        self.costs.configure(&config.class_costs);
         control.configure(self, &config);
         Ok(())
     }

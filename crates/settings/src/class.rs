@@ -3,17 +3,22 @@
 use std::time::Duration;
 
 use ipnet::IpNet;
+use serde_json::json;
 use tidegate_core::bucket::BucketConfig;
+use tidegate_core::class_costs::{CostSource, LEARNED_FROM};
 use tidegate_core::gate::ClassConfig;
 use tidegate_core::ingress::{IngressConfig, Refusal};
 use tidegate_core::queue::{DEFAULT_INTERVAL, DEFAULT_TARGET, DisciplineKind, QueueConfig};
 use tidegate_core::units::{Cost, Rate, Share};
 
 use super::Settings;
+use super::declare::Leaf;
 use super::kinds::net::{CLASS_NAME, HOST_GLOB, METHOD, Network, PATH_GLOB, Pairs};
-use super::kinds::quantity::{ClassCost, Count, HOUR, MS, Number, Portion, span, span_or_zero};
-use super::kinds::{Choice, List, Named};
+use super::kinds::quantity::{Count, HOUR, MS, Number, Portion, span, span_or_zero};
+use super::kinds::{Choice, List, Named, toml_string};
+use super::mistake::did_you_mean;
 use super::read::{Reader, item_path};
+use super::tree::Value;
 
 /// The class of requests that match no other.
 pub const DEFAULT: &str = "default";
@@ -23,6 +28,62 @@ named! {
     pub enum Switch {
         Off = "off",
         #[default] On = "on",
+    }
+}
+
+/// Work of one request of a class, relative to others.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum ClassCost {
+    /// As the gate finds out.
+    #[default]
+    Learned,
+    Given(f64),
+}
+
+impl ClassCost {
+    /// The number, or what a learned cost begins from.
+    fn number(self) -> f64 {
+        match self {
+            Self::Learned => LEARNED_FROM.units(),
+            Self::Given(cost) => cost,
+        }
+    }
+}
+
+/// A cost that the core accepts, or "learned".
+struct CostOrLearned;
+
+const LEARNED: &str = "learned";
+
+impl Leaf<ClassCost> for CostOrLearned {
+    fn parse(&self, value: &Value) -> Result<ClassCost, Option<String>> {
+        if let Value::Text(text) = value {
+            let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+            return match number {
+                Some(number) => Err(Some(format!("Write {number} without quotes."))),
+                None if text == LEARNED => Ok(ClassCost::Learned),
+                None => Err(did_you_mean(text, [LEARNED].into_iter())),
+            };
+        }
+        let number: f64 = Number(f64::MIN..=f64::MAX).parse(value)?;
+        Cost::class_cost(number).map(|_| ClassCost::Given(number)).ok_or(None)
+    }
+
+    fn expected(&self) -> String {
+        format!("a number from {} to {}, or \"{LEARNED}\"", Cost::MIN, Cost::MAX)
+    }
+
+    fn show(&self, value: &ClassCost) -> String {
+        match value {
+            ClassCost::Learned => toml_string(LEARNED),
+            ClassCost::Given(number) => format!("{number:?}"),
+        }
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        // The bounds apply to numbers, the pattern to words.
+        let (least, most) = (Cost::MIN.units(), Cost::MAX.units());
+        json!({ "type": ["number", "string"], "minimum": least, "maximum": most, "pattern": "^learned$" })
     }
 }
 
@@ -40,13 +101,15 @@ impl Named for Refusal {
 }
 
 section! {
-    /// Request classes, first match wins. Requests that match none are of the class `default` (cost 1,
-    /// priority 1). A class of that name without `match` configures it.
+    /// Request classes, first match wins. Requests that match none are of the class `default` (priority 1;
+    /// cost 1 if another class has a number as its cost, else learned). A class of that name without `match`
+    /// configures it.
     pub struct Class [tunable] {
         /// Its name in metrics, logs and `room.classes`.
         [fixed] name: String = String::new() => CLASS_NAME;
-        /// Work of one request relative to others; 1.0 is average.
-        cost: f64 = 1.0 => ClassCost;
+        /// Work of one request relative to others; 1.0 is average. With "learned" the gate finds it out: it
+        /// charges 1 until it knows better, and always where the estimator learns no costs (docs/classes.md).
+        cost: ClassCost = ClassCost::Learned => CostOrLearned;
         /// Lower goes first at the origin.
         priority: u8 = 1 => Count(0..=255);
         /// Share among the classes of one priority if the scheduler is "deficit".
@@ -142,7 +205,10 @@ impl Settings {
     /// The default class, if the file has no item for it.
     pub(crate) fn unwritten_default(&self) -> Option<Class> {
         let is_written = self.class.iter().any(|class| class.name == DEFAULT);
-        (!is_written).then(|| Class { name: DEFAULT.into(), ..Class::default() })
+        // Numbers are multiples of an ordinary request: a file with one of them means what it says.
+        let has_numbers = self.class.iter().any(|class| class.cost != ClassCost::Learned);
+        let cost = if has_numbers { ClassCost::Given(LEARNED_FROM.units()) } else { ClassCost::Learned };
+        (!is_written).then(|| Class { name: DEFAULT.into(), cost, ..Class::default() })
     }
 
     /// The names of all classes, the default class among them.
@@ -158,8 +224,20 @@ impl Class {
         self.name == DEFAULT && self.matches == Match::default()
     }
 
-    pub fn work(&self) -> Cost {
-        Cost::class_cost(self.cost).unwrap_or(Cost::ONE)
+    pub fn cost_source(&self) -> CostSource {
+        match self.cost {
+            ClassCost::Learned => CostSource::Learned,
+            ClassCost::Given(cost) => CostSource::Configured(Cost::class_cost(cost).unwrap_or(Cost::ONE)),
+        }
+    }
+
+    /// Work of one request by which buckets are made. Requests whose learned cost is above it, and above the
+    /// burst, pass when the bucket is full.
+    fn work(&self) -> Cost {
+        match self.cost_source() {
+            CostSource::Configured(cost) => cost,
+            CostSource::Learned => LEARNED_FROM,
+        }
     }
 
     pub fn gate_config(&self) -> ClassConfig {
@@ -225,8 +303,9 @@ pub(crate) fn check(settings: &Settings, out: &mut Reader) {
         for (name, rate, burst) in
             [("ingress", ingress.rate, ingress.burst), ("egress", egress.rate, egress.burst)]
         {
-            if rate > 0.0 && burst > 0.0 && burst < class.cost {
-                let expected = format!("at least the class's `cost` of {}, or 0", class.cost);
+            let cost = class.cost.number();
+            if rate > 0.0 && burst > 0.0 && burst < cost {
+                let expected = format!("at least the class's `cost` of {cost}, or 0");
                 out.conflict(&format!("{path}.{name}.burst"), expected, burst.to_string(), None);
             }
         }

@@ -44,7 +44,7 @@ pub mod tree;
 mod tunable;
 
 pub use capacity::{AUTO, Capacity, estimator_names};
-pub use class::{Class, ClassQueue, DEFAULT, Egress, Ingress, Match, Switch};
+pub use class::{Class, ClassCost, ClassQueue, DEFAULT, Egress, Ingress, Match, Switch};
 pub use congestion::{Detector, How, Rule, Share, Then, Visitors, Watched};
 pub use correlate::{Correlate, CorrelateAuto, INTERVAL, RequestTypes};
 pub use enforcing::{

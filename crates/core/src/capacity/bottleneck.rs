@@ -47,9 +47,9 @@
 //! - Scaling old samples by those that revealed a rise: some of them began before it, and the knee drifts up.
 //! - Shorter ramp rounds where samples vary little: gains 0.05 % of goodput, and fails with long tails.
 
-use super::{Estimate, Estimator, GateLoad, Learned, Phase, Sample, State, Trust};
+use super::{Estimate, Estimator, GateLoad, Learned, LearnedCost, Phase, Sample, State, Trust};
 use crate::mutants::{self, Mutant};
-use crate::units::{ClassId, Rate, Timestamp};
+use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 mod change;
 mod costs;
@@ -153,7 +153,7 @@ pub struct Bottleneck {
     /// Factor on what the room lets in, while the origin has free slots.
     starved: f64,
     alarm: Option<(Change, Onset)>,
-    /// Configured cost units per second in the last round of a ramp.
+    /// Charged cost units per second in the last round of a ramp.
     ramp_throughput: Option<f64>,
     /// The last throughput that the meter told: with a knee between two whole numbers no sample may count for
     /// it after a restart of the meter.
@@ -263,7 +263,7 @@ impl Bottleneck {
         (1.0 - 2.0 * (self.dispersion.get() / samples).sqrt()).clamp(0.0, 1.0)
     }
 
-    /// Configured cost units per second in the present round: the lesser of the estimates by request and by
+    /// Charged cost units per second in the present round: the lesser of the estimates by request and by
     /// count (see [`Round`]); `None` until there are some samples.
     fn throughput_of_round(&self) -> Option<f64> {
         let round = &self.round;
@@ -281,6 +281,23 @@ impl Bottleneck {
         let cost = self.mix.units_per_request() * self.mix.cost_per_unit();
         let need = plan::round_length(Purpose::Ramp, f64::from(self.limit), self.dispersion.get(), 0.0);
         Some(need * cost / per_second)
+    }
+
+    /// Standard error of the wait that is subtracted from a response to learn what it costs, in learned cost
+    /// units: that of the mean response by the fit, which all classes share.
+    fn wait_error(&self) -> f64 {
+        let slowdown = self.hinge().map_or(1.0, |hinge| hinge.slowdown(f64::from(self.limit)));
+        let samples = self.curve.samples().max(1.0);
+        self.mix.units_per_request() * slowdown * (self.dispersion.get() / samples).sqrt()
+    }
+
+    /// The mean charge of the present traffic has changed by this factor: what was measured in charged cost
+    /// units is expressed in the new ones.
+    fn recharge(&mut self, factor: f64) {
+        self.mix.recharge(factor);
+        self.round.work.cost *= factor;
+        self.ramp_throughput = self.ramp_throughput.map(|rate| rate * factor);
+        self.initial.recharge(factor);
     }
 
     fn capacity(&self) -> f64 {
@@ -371,12 +388,8 @@ impl Bottleneck {
             return;
         }
         let ok = if sample.ok { count } else { 0.0 };
-        let work = Work {
-            count: ok,
-            units: ok * units,
-            cost: ok * sample.cost.units(),
-            time_s: count * response_s / n,
-        };
+        let charged = self.costs.charged(sample.class, sample.cost.units());
+        let work = Work { count: ok, units: ok * units, cost: ok * charged, time_s: count * response_s / n };
         if sent >= self.round.began {
             self.round.work.add(&work);
             self.round.response_s += count * response_s;
@@ -387,7 +400,7 @@ impl Bottleneck {
             return self.curve.add_failed(n, count, response_s);
         }
         self.curve.add(n, count, units, response_s);
-        if self.mix.add(count, units, sample.cost.units()) {
+        if self.mix.add(count, units, charged) {
             self.meter.fade(SHIFTED);
         }
         if let Some(hinge) = self.hinge().filter(|_| self.purpose != Purpose::Ramp) {
@@ -433,6 +446,17 @@ impl Estimator for Bottleneck {
         self.costs.forget(class);
     }
 
+    fn charge(&mut self, class: ClassId, charged: Option<Cost>) {
+        let factor = self.costs.charge(class, charged.map(Cost::units));
+        if factor != 1.0 {
+            self.recharge(factor);
+        }
+    }
+
+    fn cost(&self, class: ClassId) -> Option<LearnedCost> {
+        Some(self.costs.known(class, self.wait_error()))
+    }
+
     fn observe(&mut self, sample: &Sample) {
         if sample.count == 0 {
             return;
@@ -448,7 +472,7 @@ impl Estimator for Bottleneck {
         }
         if sample.ok {
             self.ticks.served += sample.count;
-            self.initial.ended += cost * count;
+            self.initial.ended += self.costs.charged(sample.class, cost) * count;
             self.round.ended_units += units * count;
         } else {
             self.ticks.failed += sample.count;

@@ -1,7 +1,7 @@
 //! The capacity that an operator or another system gives: no algorithm, but the baseline of all comparisons.
 
-use super::{Bottleneck, BottleneckConfig, Estimate, Estimator, GateLoad, Phase, Sample, State};
-use crate::units::{ClassId, Rate, Timestamp};
+use super::{Bottleneck, BottleneckConfig, Estimate, Estimator, GateLoad, LearnedCost, Phase, Sample, State};
+use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 /// The estimator `fixed`: holds one capacity until another is set.
 ///
@@ -53,6 +53,15 @@ impl Estimator for Fixed {
 
     fn forget(&mut self, class: ClassId) {
         self.until_given.forget(class);
+    }
+
+    fn charge(&mut self, class: ClassId, charged: Option<Cost>) {
+        self.until_given.charge(class, charged);
+    }
+
+    /// A capacity that is given counts requests whose cost is not learned.
+    fn cost(&self, class: ClassId) -> Option<LearnedCost> {
+        if self.given.is_none() { self.until_given.cost(class) } else { None }
     }
 
     fn state(&self) -> State {

@@ -42,12 +42,33 @@ impl Trust {
 /// What an estimator has learned of the origin.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Learned {
-    /// Configured cost units per second.
+    /// Charged cost units per second.
     pub capacity: Rate,
     /// `None`: the algorithm knows a rate only.
     pub knee: Option<Knee>,
-    /// Learned cost of a class, relative to the configured one.
+    /// Learned cost of a class, relative to the configured one, or to 1 where the operator gave none.
     pub costs: Vec<(ClassId, f64)>,
+}
+
+/// What is known of the cost of a class.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LearnedCost {
+    /// In the unit that the operator's numbers fix; without numbers, in mean requests.
+    pub units: f64,
+    /// Relative standard error of `units`; infinite without samples.
+    pub error: f64,
+    /// Requests of the class that it was learned from, the earlier ones counting less and less.
+    pub samples: f64,
+}
+
+impl LearnedCost {
+    /// Nothing is known yet.
+    pub const UNKNOWN: Self = Self { units: 1.0, error: f64::INFINITY, samples: 0.0 };
+
+    /// Standard error in cost units; infinite without samples.
+    pub fn standard_error(&self) -> f64 {
+        self.units * self.error
+    }
 }
 
 /// The curve of response time over requests in flight, and the traffic that it was measured with.

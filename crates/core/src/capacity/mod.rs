@@ -29,7 +29,7 @@ pub use cinnamon::{Cinnamon, CinnamonConfig};
 pub use fixed::Fixed;
 pub use gradient::{Gradient, GradientConfig};
 pub use gradient2::{Gradient2, Gradient2Config};
-pub use learned::{Knee, Learned, Trust};
+pub use learned::{Knee, Learned, LearnedCost, Trust};
 pub use power_ratio::{PowerRatio, PowerRatioConfig};
 pub use vegas::{Vegas, VegasConfig};
 
@@ -37,7 +37,7 @@ pub use vegas::{Vegas, VegasConfig};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
     pub class: ClassId,
-    /// Configured cost of each.
+    /// What each was charged.
     pub cost: Cost,
     /// How many: 1, unless a report merged some.
     pub count: u64,
@@ -164,6 +164,15 @@ pub trait Estimator: Send {
 
     /// The id belongs to another class from now on, so what is known of the class is void.
     fn forget(&mut self, _class: ClassId) {}
+
+    /// The cost of the class is learned, and each of its requests is charged `charged` from now on; `None`:
+    /// the operator has given a number, which is the cost in its samples. Capacities are in charged units.
+    fn charge(&mut self, _class: ClassId, _charged: Option<Cost>) {}
+
+    /// What is known of the cost of a class; `None`: the algorithm learns no costs.
+    fn cost(&self, _class: ClassId) -> Option<LearnedCost> {
+        None
+    }
 
     /// What it has learned beside the capacity of its last estimate, for [`Estimator::resume`].
     fn learned(&self) -> Option<Learned> {

@@ -15,11 +15,12 @@ use super::settings::RoomConfig;
 use super::ticket_admission::{TicketAdmission, TicketCheck};
 use super::types::{AGAIN, MIN_WAIT, Redemption, RoomTargets, TicketStatus, Wait};
 use crate::capacity::Sample;
+use crate::class_costs::ClassCosts;
 use crate::gate::Totals;
 use crate::session::{ExpectedSessions, SessionPace};
 use crate::sync::{Atomic, AtomicBool, AtomicU64, Ordering, lock};
 use crate::ticket::Ticket;
-use crate::units::{Cost, Rate, Timestamp};
+use crate::units::{ClassId, Cost, Rate, Timestamp};
 use crate::virtual_clock::VirtualTime;
 
 /// Without an update for so long, the virtual clock follows the wall clock.
@@ -31,6 +32,7 @@ const BURST_S: f64 = 1.0;
 
 /// Tokencheck's half.
 pub struct Checker {
+    costs: ClassCosts,
     tickets: TicketAdmission,
     ticked_at: Atomic<Timestamp>,
     update: Mutex<Option<ControlUpdate>>,
@@ -49,6 +51,11 @@ pub struct Checker {
 }
 
 impl Checker {
+    /// What requests of each class cost. Learned costs are those that tokengen charges.
+    pub fn costs(&self) -> &ClassCosts {
+        &self.costs
+    }
+
     pub(crate) fn tickets(&self) -> &TicketAdmission {
         &self.tickets
     }
@@ -56,6 +63,7 @@ impl Checker {
     /// A checker that follows the wall clock until it gets an update.
     pub fn new(config: &RoomConfig, capacity: Rate, now: Timestamp) -> Self {
         Self {
+            costs: ClassCosts::new(&config.class_costs),
             tickets: TicketAdmission::new(config, capacity, now),
             ticked_at: Atomic::new(now),
             update: Mutex::default(),
@@ -238,6 +246,11 @@ impl Checker {
         self.tickets.clock.set(update.clock);
         self.updated_at.store(now);
         *lock(&self.update) = Some(update);
+    }
+
+    /// Charges what tokengen charges, where the operator has given this process no number.
+    pub fn follow_costs(&self, costs: impl IntoIterator<Item = (ClassId, Cost)>) {
+        costs.into_iter().for_each(|(class, cost)| self.costs.charge(class, cost));
     }
 
     /// The last update, however old.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::types::MAX_WAIT;
+use crate::class_costs::CostSource;
 use crate::sync::{Atomic, AtomicF64};
-use crate::units::{ClassId, Cost, MAX_CLASSES, Rate};
+use crate::units::Rate;
 
 /// Cost units that may enter in one instant, however small the origin.
 const MIN_BURST_UNITS: f64 = 10.0;
@@ -35,8 +36,8 @@ pub struct RoomConfig {
     pub prefix_share: f64,
     /// Whether tickets due before this process started are still good.
     pub after_restart_accept: bool,
-    /// Cost per class; a class without one costs [`Cost::ONE`].
-    pub class_costs: Vec<Cost>,
+    /// Cost per class; a class without one costs [`crate::units::Cost::ONE`].
+    pub class_costs: Vec<CostSource>,
 }
 
 impl Default for RoomConfig {
@@ -69,7 +70,6 @@ pub(super) struct RequestSettings {
     burst: Atomic<Duration>,
     max_wait: Atomic<Duration>,
     prefix_share: AtomicF64,
-    class_costs: Box<[Atomic<Cost>]>,
 }
 
 impl RequestSettings {
@@ -78,7 +78,6 @@ impl RequestSettings {
             burst: Atomic::new(Duration::ZERO),
             max_wait: Atomic::new(MAX_WAIT),
             prefix_share: AtomicF64::new(1.0),
-            class_costs: (0..MAX_CLASSES).map(|_| Atomic::new(Cost::ONE)).collect(),
         };
         settings.configure(config);
         settings
@@ -88,13 +87,6 @@ impl RequestSettings {
         self.burst.store(config.burst);
         self.max_wait.store(config.max_wait.min(MAX_WAIT));
         self.prefix_share.store(config.prefix_share);
-        for (class, cost) in self.class_costs.iter().enumerate() {
-            cost.store(config.class_costs.get(class).copied().unwrap_or(Cost::ONE));
-        }
-    }
-
-    pub(super) fn cost(&self, class: ClassId) -> Cost {
-        self.class_costs[class.index()].load()
     }
 
     pub(super) fn max_wait(&self) -> Duration {
@@ -132,13 +124,5 @@ mod tests {
         assert_eq!(config.schedule_s(), 200 + 60 + SLACK_S);
         let absurd = RoomConfig { max_wait: Duration::MAX, grace: Duration::MAX, ..config };
         assert_eq!(absurd.schedule_s(), 3 * 86_400 + SLACK_S);
-    }
-
-    #[test]
-    fn a_class_without_a_cost_costs_one() {
-        let class_costs = vec![Cost::from_hundredths(300)];
-        let settings = RequestSettings::new(&RoomConfig { class_costs, ..RoomConfig::default() });
-        assert_eq!(settings.cost(ClassId(0)), Cost::from_hundredths(300));
-        assert_eq!(settings.cost(ClassId(255)), Cost::ONE);
     }
 }

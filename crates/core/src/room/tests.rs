@@ -13,7 +13,7 @@ fn start() -> Timestamp {
 }
 
 fn room(per_s: f64, class_cost: Cost) -> Room {
-    let config = RoomConfig { class_costs: vec![class_cost], ..RoomConfig::default() };
+    let config = RoomConfig { class_costs: vec![class_cost.into()], ..RoomConfig::default() };
     Room::new(config, Rate::per_second(per_s).unwrap_or_default(), start())
 }
 

@@ -132,7 +132,7 @@ impl World {
             burst: Duration::from_millis(200),
             overbook_max: 1.5,
             rise_to_newcomers: false,
-            class_costs: COSTS.to_vec(),
+            class_costs: COSTS.map(Into::into).to_vec(),
             ..RoomConfig::default()
         };
         let gate = GateConfig {

@@ -48,6 +48,7 @@ mod rules;
 mod bottleneck;
 mod control;
 mod estimators;
+mod learned_costs;
 mod power_ratio;
 
 mod agent;

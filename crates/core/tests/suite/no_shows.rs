@@ -15,7 +15,7 @@ const START: u64 = 1_800_000_000_000_000;
 const TICK: u64 = 100_000;
 
 fn config() -> RoomConfig {
-    let class_costs = vec![Cost::ONE, Cost::from_hundredths(300)];
+    let class_costs = vec![Cost::ONE.into(), Cost::from_hundredths(300).into()];
     RoomConfig { tolerance: Duration::from_secs(1), class_costs, ..RoomConfig::default() }
 }
 

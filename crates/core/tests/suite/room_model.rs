@@ -15,7 +15,7 @@ fn config() -> RoomConfig {
     RoomConfig {
         max_wait: Duration::from_secs(600),
         tolerance: Duration::from_secs(1),
-        class_costs: vec![Cost::ONE, Cost::from_hundredths(300)],
+        class_costs: vec![Cost::ONE.into(), Cost::from_hundredths(300).into()],
         ..RoomConfig::default()
     }
 }
@@ -361,7 +361,7 @@ fn a_saved_state_is_restored_and_garbage_is_refused() {
 fn settings_change_without_losing_promises() {
     let room = Room::new(config(), rate(10.0), START);
     let (_, tickets) = crowd(&room, 300, 0, START);
-    let changed = RoomConfig { class_costs: vec![Cost::from_hundredths(500)], ..config() };
+    let changed = RoomConfig { class_costs: vec![Cost::from_hundredths(500).into()], ..config() };
     room.reconfigure(changed, after(1_000)).unwrap();
     let Arrival::Wait(ticket, _) = room.arrive(ClassId(0), 1_000, None, after(1_000)) else { panic!() };
     assert_eq!(ticket.cost, Cost::from_hundredths(500));

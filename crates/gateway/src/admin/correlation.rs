@@ -6,6 +6,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tidegate_core::class_costs::ClassCosts;
 use tidegate_core::correlate::{Analysis, Cost, TypeAnalysis, TypeName, Verdict};
 use tidegate_core::detect::Level;
 
@@ -13,6 +14,7 @@ use super::answer::{Outcome, Problem, document};
 use super::call::Call;
 use super::route::{Param, Place, Reply};
 use super::schema::{exactly, whole_number, why};
+use super::state::ConfiguredCost;
 use crate::config::Config;
 use crate::control::correlation::FigureNow;
 use crate::control::correlation::confirm::{NoTrial, Suspicion, Trial};
@@ -63,6 +65,7 @@ pub(super) fn get(call: &Call) -> Outcome {
     let at_ms = correlation.last_interval().map_or(0, |at| at.as_millis());
     let red = figures.iter().find(|(figure, _)| figure.name == name).and_then(|(figure, _)| figure.red);
     let mut shown = Correlation::new(&found, &figures, recent, at_ms, red, &live);
+    shown.costs = costs(&found, &live, call.shared().admission.costs());
     shown.confirmation = correlation.with_trial(ConfirmationShown::new);
     let throttled = call.control().throttles().all();
     for of in &mut shown.types {
@@ -330,7 +333,9 @@ impl ConfirmationShown {
 #[derive(Serialize, JsonSchema)]
 struct ClassCost {
     class: String,
-    configured: f64,
+    configured: ConfiguredCost,
+    /// What a request is charged now.
+    charged: f64,
     /// Null: the class is no type, or its cost is not known.
     measured: Option<f64>,
     /// Ends of the 95 % confidence interval.
@@ -380,7 +385,7 @@ impl Correlation {
             recent: (recent > 0).then(|| values.collect()),
             suggestion: SuggestionShown::new(found, red, settings),
             confirmation: None,
-            costs: costs(found, live),
+            costs: Vec::new(),
             auto: Auto::new(settings),
         }
     }
@@ -441,20 +446,21 @@ impl SuggestionShown {
 }
 
 /// Of the configured classes, in the order of the file.
-fn costs(found: &Analysis, live: &Config) -> Vec<ClassCost> {
+fn costs(found: &Analysis, live: &Config, charged: &ClassCosts) -> Vec<ClassCost> {
     let mean = found.mean_cost();
-    let classes = live.in_order().map(|(_, facts)| facts).filter(|facts| !facts.is_gone);
+    let classes = live.in_order().filter(|(_, facts)| !facts.is_gone);
     let of_class = |name: &std::sync::Arc<str>| {
         let cost = found.of(&TypeName::Class(name.clone()))?.finding.cost?;
         mean.map(|mean| [cost.per_request, cost.low, cost.high].map(|cost| cost / mean))
     };
-    let shown = classes.filter_map(|facts| {
+    let shown = classes.filter_map(|(id, facts)| {
         let measured = of_class(&facts.name);
         let [per_request, low, high] = [0, 1, 2].map(|at| measured.map(|costs| costs[at]));
         // The default class is many types, unless classes alone are types.
         (*facts.name != *DEFAULT || measured.is_some()).then(|| ClassCost {
             class: facts.name.to_string(),
-            configured: facts.cost.units(),
+            configured: ConfiguredCost::new(facts.cost),
+            charged: charged.charged(id).units(),
             measured: per_request,
             low,
             high,

@@ -261,6 +261,7 @@ fn classes(out: &mut Exposition, live: &Config, f: &Figures) {
     let in_flight = counted().map(|(facts, totals)| (&facts.name, totals.in_flight()));
     let family = ("class_in_flight", "gauge", "Requests at the origin, answers under way included.");
     out.by(family, "class", in_flight);
+    costs(out, live, f);
     let name = "class_shed_total";
     out.family(name, "counter", "Requests refused on purpose, by reason.");
     for (facts, totals) in counted() {
@@ -274,6 +275,16 @@ fn classes(out: &mut Exposition, live: &Config, f: &Figures) {
             histogram(out, name, ("class", &facts.name), bounds, get(&totals));
         }
     }
+}
+
+fn costs(out: &mut Exposition, live: &Config, f: &Figures) {
+    let charged = f.classes(live).map(|class| (&class.facts.name, number(class.cost.charged.units())));
+    out.by(("class_cost", "gauge", "What a request is charged, in cost units."), "class", charged);
+    let known = || f.classes(live).filter_map(|class| Some((&class.facts.name, class.cost.known()?)));
+    let learned = known().map(|(name, cost)| (name, number(cost.units)));
+    out.by(("class_learned_cost", "gauge", "What a request costs the origin, as learned."), "class", learned);
+    let errors = known().map(|(name, cost)| (name, number(cost.standard_error())));
+    out.by(("class_learned_cost_error", "gauge", "Standard error of the learned cost."), "class", errors);
 }
 
 /// Nothing where there are no service levels.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tidegate_core::class_costs::{CostSource, LEARNED_FROM};
 use tidegate_core::measure::{Figures as WindowFigures, Times};
 use tidegate_core::rules::Truth;
 use tidegate_core::units::Timestamp;
@@ -28,7 +29,7 @@ use crate::control::driver::Control;
 use crate::control::feedback;
 use crate::shared::Shared;
 use crate::shared::coalesce::Coalescer;
-use crate::shared::figures::{ClassShown, Figures, TierShown};
+use crate::shared::figures::{ClassShown, CostFigures, Figures, TierShown};
 use crate::shared::policies::stats::Done;
 use crate::upstream::balance;
 use tidegate_settings::kind::Named as _;
@@ -171,8 +172,16 @@ struct Gate {
 #[derive(Serialize, JsonSchema)]
 struct Class {
     name: String,
-    /// Its work, in cost units.
+    /// What a request of it is charged now, in cost units.
     cost: f64,
+    configured_cost: ConfiguredCost,
+    cost_source: CostOrigin,
+    /// What a request of it costs the origin, in cost units; null: not known.
+    learned_cost: Option<f64>,
+    /// Standard error of that, in cost units.
+    learned_cost_error: Option<f64>,
+    /// Requests that it was learned from; earlier ones count less and less.
+    learned_cost_samples: u64,
     /// Whether it meets the room.
     waits: bool,
     #[serde(flatten)]
@@ -189,6 +198,33 @@ struct Class {
     queued: usize,
     /// Requests at the origin now.
     in_flight: u32,
+}
+
+/// `cost` in the configuration.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum ConfiguredCost {
+    Number(f64),
+    Word(LearnedWord),
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LearnedWord {
+    Learned,
+}
+
+/// Where the charged cost comes from.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum CostOrigin {
+    /// The configuration has a number.
+    Configured,
+    /// It is learned.
+    Learned,
+    /// It is to be learned, and nothing is known: no request of the class has been measured, or the estimator
+    /// learns no costs.
+    Initial,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -339,11 +375,16 @@ impl Rates {
 impl Class {
     /// `None`: it is not counted apart.
     fn new(class: &ClassShown<'_>, f: &Figures, live: &Config) -> Option<Self> {
-        let (ClassShown { id, facts, load, .. }, counts) = (class, class.totals.as_ref()?);
-        let now = f.window.class(*id);
+        let (ClassShown { id, facts, load, cost, .. }, counts) = (class, class.totals.as_ref()?);
+        let (now, known) = (f.window.class(*id), cost.known());
         Some(Self {
             name: facts.name.to_string(),
-            cost: facts.cost.units(),
+            cost: cost.charged.units(),
+            configured_cost: ConfiguredCost::new(facts.cost),
+            cost_source: CostOrigin::new(facts.cost, cost),
+            learned_cost: known.map(|known| known.units),
+            learned_cost_error: known.map(|known| known.standard_error()),
+            learned_cost_samples: known.map_or(0, |known| known.samples as u64),
             waits: facts.waits || live.all_navigations,
             response_p99_ms: ms(now.response.p99),
             rates: Rates::new(&now),
@@ -353,6 +394,26 @@ impl Class {
             queued: load.queued,
             in_flight: load.in_flight,
         })
+    }
+}
+
+impl ConfiguredCost {
+    pub(super) fn new(source: CostSource) -> Self {
+        match source {
+            CostSource::Configured(cost) => Self::Number(cost.units()),
+            CostSource::Learned => Self::Word(LearnedWord::Learned),
+        }
+    }
+}
+
+impl CostOrigin {
+    fn new(source: CostSource, cost: &CostFigures) -> Self {
+        match source {
+            CostSource::Configured(_) => Self::Configured,
+            // Tokencheck charges what tokengen has learned.
+            CostSource::Learned if cost.known().is_some() || cost.charged != LEARNED_FROM => Self::Learned,
+            CostSource::Learned => Self::Initial,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::SessionRules;
 use tidegate_core::capacity::{self, Estimator, GateLoad};
+use tidegate_core::class_costs::CostSource;
 use tidegate_core::classify::{self, ClassRule, Classifier, ClassifyError, Rules};
 use tidegate_core::control::{Bounds, Control as Steering};
 use tidegate_core::gate::{ClassConfig, GateConfig};
@@ -16,7 +17,7 @@ use tidegate_core::policies::TierId;
 use tidegate_core::room::RoomConfig;
 use tidegate_core::session::{Cap, SessionConfig};
 use tidegate_core::ticket::{BindingKinds, KeyError, KeyRing};
-use tidegate_core::units::{ClassId, Cost, Rate, Share, Timestamp};
+use tidegate_core::units::{ClassId, Rate, Share, Timestamp};
 use tidegate_http::{Fields, Name, RequestHead};
 
 use crate::config::authoriser::Authoriser;
@@ -68,7 +69,8 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct ClassFacts {
     pub name: Arc<str>,
-    pub cost: Cost,
+    /// What it costs by the configuration. What a request is charged: [`tidegate_core::class_costs`].
+    pub cost: CostSource,
     pub waits: bool,
     pub mark: ClassTag,
     /// A reload has removed it. New requests are of other classes; requests under way follow its last rules.
@@ -323,7 +325,7 @@ impl Config {
             rise_to_newcomers: r.rise_to_newcomers,
             prefix_share: r.prefix_share,
             after_restart_accept: r.after_restart_accept,
-            class_costs: self.costs(),
+            class_costs: self.cost_sources(),
         }
     }
 
@@ -383,8 +385,8 @@ impl Config {
         }
     }
 
-    /// Work of one request of each class, by id.
-    pub fn costs(&self) -> Vec<Cost> {
+    /// What one request of each class costs by the configuration, by id.
+    pub fn cost_sources(&self) -> Vec<CostSource> {
         self.classes.iter().map(|c| c.cost).collect()
     }
 
@@ -482,7 +484,7 @@ fn class_facts(settings: &Settings, known: &[Class]) -> Vec<ClassFacts> {
     let names: Vec<&str> = known.iter().map(|class| class.name.as_str()).collect();
     let facts = |(class, mark): (&Class, ClassTag)| ClassFacts {
         name: class.name.as_str().into(),
-        cost: class.work(),
+        cost: class.cost_source(),
         waits: settings.room.classes.contains(&class.name),
         mark,
         is_gone: false,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::capacity::{Estimate, GateLoad, Learned, Phase, Sample, State, Trust};
+use tidegate_core::capacity::{Estimate, GateLoad, Learned, LearnedCost, Phase, Sample, State, Trust};
 use tidegate_core::control::{Change, Control as Steering, Tunables};
 use tidegate_core::gate::Totals;
 use tidegate_core::units::{ClassId, Rate, Timestamp};
@@ -94,7 +94,7 @@ impl Capacity {
                 "capacity of before the restart"
             );
             if trust != Trust::Forgotten {
-                self.steering.estimator().resume(&learned, trust, now);
+                self.steering.resume(&learned, trust, now);
                 self.learned = Some(saved.clone());
             }
         } else {
@@ -209,6 +209,11 @@ impl Capacity {
             }
         }
         self.steering.reconfigure(new.bounds());
+    }
+
+    /// What is known of the cost of a class; `None`: the estimator learns no costs.
+    pub fn cost(&self, class: ClassId) -> Option<LearnedCost> {
+        self.steering.cost(class)
     }
 
     pub fn forget(&mut self, class: ClassId) {

@@ -557,6 +557,7 @@ impl ConfigStore {
             self.shared.replicas.reconfigure(&after.origin);
         }
         self.shared.sessions.follow(old, &live, now);
+        self.shared.admission.costs().configure(&live.cost_sources());
         let mut capacity = self.parts.capacity.lock();
         live.taken_over(old).for_each(|id| capacity.forget(id));
         let is_other = before.capacity != after.capacity

@@ -12,7 +12,7 @@ use tidegate_core::control::TICK;
 use tidegate_core::gate::Totals;
 use tidegate_core::measure::{Snapshot, Window};
 use tidegate_core::tune::{Demand, Overload};
-use tidegate_core::units::{Rate, Timestamp};
+use tidegate_core::units::{ClassId, Rate, Timestamp};
 use tidegate_settings::{Accept, OriginProtocol};
 use tokio::sync::{Notify, watch};
 
@@ -33,7 +33,7 @@ use crate::control::throttles::Throttles;
 use crate::control::tuners::{TunedGate, Tuners};
 use crate::control::{feedback, health, peers};
 use crate::history::History;
-use crate::shared::figures::Figures;
+use crate::shared::figures::{CostFigures, Figures};
 use crate::shared::{Drain, Shared};
 
 /// Between two warnings of the same state.
@@ -261,7 +261,7 @@ impl Control {
         if now.second() > ticker.shown_at.second() {
             let mut figures = figures(shared, &self.capacity(), gate, &ticker.shown, ticker.last.clone());
             figures.is_overloaded = ticker.overload.observe(&Demand {
-                offered: figures.window.offered(&shared.config.load().costs()),
+                offered: figures.window.offered(&shared.admission.costs().all()),
                 capacity: figures.tunables.capacity,
                 waiting: figures.room.waiting,
                 queued: gate.backlog(),
@@ -465,13 +465,17 @@ fn figures(shared: &Shared, capacity: &Capacity, gate: Totals, since: &Snapshot,
     let mut room = shared.admission.state(at);
     // A newcomer whose turn has come and who is held at the gate still waits.
     room.waiting += gate.newcomers as u64;
+    let classes = shared.config.load().classes.len();
+    let costs = shared.admission.costs();
+    let cost = |id| CostFigures { charged: costs.charged(id), learned: capacity.cost(id) };
     Figures {
         at,
         window: Window::between(since, &total),
         total,
         room,
         gate,
-        loads: shared.gate.by_class(shared.config.load().classes.len()),
+        loads: shared.gate.by_class(classes),
+        costs: (0..=u8::MAX).map(ClassId).take(classes).map(cost).collect(),
         tunables: capacity.tunables(),
         estimate: capacity.estimate(),
         rediscoveries: capacity.rediscoveries(),

@@ -14,7 +14,7 @@ use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde_json::Value;
 use tidegate_core::room::{ControlUpdate, Feedback, REPORT_EVERY};
-use tidegate_core::units::ClassId;
+use tidegate_core::units::{ClassId, Cost};
 
 use crate::config::ClassTag;
 use crate::shared::Shared;
@@ -45,7 +45,11 @@ pub fn receive(shared: &Shared, report: &Value) -> Result<UpdateMessage, String>
     // Class ids differ between the processes; tags do not.
     let id_of = |mark: ClassId| live.marked(ClassTag(mark.0)).unwrap_or(ClassId(u8::MAX));
     feedback.samples.iter_mut().for_each(|sample| sample.class = id_of(sample.class));
-    Ok(wire::write_update(&room.feedback(&feedback)))
+    let learned = room.costs().learned().filter_map(|(id, cost)| {
+        let class = live.class(id);
+        (!class.is_gone).then_some((class.mark, cost))
+    });
+    Ok(wire::write_update(&room.feedback(&feedback), learned))
 }
 
 /// Tokencheck's side: reports until the process ends. Does nothing in the other roles.
@@ -63,9 +67,12 @@ pub async fn run(shared: Arc<Shared>) {
         report.samples.iter_mut().for_each(|sample| sample.class = ClassId(live.class(sample.class).mark.0));
         unsent.merge(Feedback { from, ..report });
         match exchange(feedback_url, live.calls_tls.as_deref(), link_token, &unsent).await {
-            Ok(update) => {
+            Ok((update, costs)) => {
                 unsent = Feedback::default();
                 checker.follow(update, shared.clock.now());
+                let live = shared.config.load();
+                let here = costs.into_iter().filter_map(|(tag, cost)| Some((live.marked(tag)?, cost)));
+                checker.follow_costs(here);
                 *capacity.lock().unwrap_or_else(|e| e.into_inner()) = update.capacity;
                 if !reachable {
                     tracing::info!("tokengen is back");
@@ -87,7 +94,7 @@ async fn exchange(
     tls: Option<&ClientTls>,
     token: &str,
     report: &Feedback,
-) -> Result<ControlUpdate, BoxError> {
+) -> Result<(ControlUpdate, Vec<(ClassTag, Cost)>), BoxError> {
     let url = at_path(url, "/v1/feedback")?;
     let mut request = Request::post(url).header(CONTENT_TYPE, "application/json");
     if !token.is_empty() {
@@ -100,5 +107,6 @@ async fn exchange(
         return Err(format!("{}: {}", answer.status, String::from_utf8_lossy(&bytes)).into());
     }
     let update: Value = serde_json::from_slice(&bytes)?;
-    wire::read_update(&update).ok_or_else(|| format!("not a control update: {update}").into())
+    let read = wire::read_update(&update).zip(wire::read_costs(&update));
+    read.ok_or_else(|| format!("not a control update: {update}").into())
 }

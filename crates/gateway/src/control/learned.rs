@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! {"version": 1,
-//!  "capacity": {"at_ms", "origin", "estimator", "rate", "knee": {...}, "costs": {class: ratio}},
+//!  "capacity": {"at_ms", "origin", "estimator", "rate", "knee": {...}, "costs": {class: ratio},
+//!               "numbers": {class: cost}},
 //!  "pushed":   {"at_ms", "rate", "configured", "until_ms"},
 //!  "sessions": {"at_ms", "pause": [seconds, pauses], "work": [work, seconds], "share": [work, work],
 //!               "first": [work, sessions], "first_page": [work, work], "correction",
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::capacity::{Knee, Learned, Trust};
+use tidegate_core::class_costs::CostSource;
 use tidegate_core::session::LearnedSessions;
 use tidegate_core::units::{Rate, Timestamp};
 
@@ -56,6 +58,10 @@ pub(crate) struct SavedCapacity {
     knee: Option<SavedKnee>,
     #[serde(default)]
     costs: BTreeMap<String, f64>,
+    /// What the operator said that a class costs; without a number its ratio is to 1. `None`: of a version
+    /// whose ratios were all to numbers.
+    #[serde(default)]
+    numbers: Option<BTreeMap<String, f64>>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
@@ -160,6 +166,13 @@ impl SavedCapacity {
                 .filter(|c| finite(c.1))
                 .map(|(id, ratio)| (name(id), *ratio))
                 .collect(),
+            numbers: Some(
+                learned
+                    .costs
+                    .iter()
+                    .filter_map(|(id, _)| Some((name(id), number(live.class(*id).cost)?)))
+                    .collect(),
+            ),
         })
     }
 
@@ -175,14 +188,36 @@ impl SavedCapacity {
         if is_same { trust } else { trust.at_most_checked() }
     }
 
+    /// The factor on a class's ratio, if it has a number now and had none, or the other way round: what it
+    /// costs is what it was.
+    fn rebase(&self, name: &str, now: Option<f64>) -> f64 {
+        let Some(numbers) = &self.numbers else { return 1.0 };
+        match (numbers.get(name), now) {
+            (Some(before), None) => *before,
+            (None, Some(now)) => 1.0 / now,
+            (Some(_), Some(_)) | (None, None) => 1.0,
+        }
+    }
+
     pub(crate) fn learned(&self, live: &Config) -> Option<Learned> {
         let knee = self.knee.filter(|_| self.estimator == live.settings.estimator()).map(|knee| {
             let SavedKnee { in_flight, base_s, contention, units_per_s, units, dispersion } = knee;
             Knee { in_flight, base_s, contention, units_per_s, units, dispersion }
         });
-        let costs = self.costs.iter().filter_map(|(name, ratio)| Some((live.named(name)?, *ratio)));
+        let costs = self.costs.iter().filter_map(|(name, ratio)| {
+            let id = live.named(name)?;
+            Some((id, ratio * self.rebase(name, number(live.class(id).cost))))
+        });
         let capacity = Rate::per_second(self.rate).filter(|rate| *rate > Rate::ZERO)?;
         Some(Learned { capacity, knee, costs: costs.collect() })
+    }
+}
+
+/// The operator's number; `None`: the cost is learned.
+fn number(cost: CostSource) -> Option<f64> {
+    match cost {
+        CostSource::Configured(cost) => Some(cost.units()),
+        CostSource::Learned => None,
     }
 }
 
@@ -219,5 +254,31 @@ mod tests {
         }
         let later = br#"{"version": 1, "weather": "fine", "sessions": null}"#;
         assert!(Saved::parse(later).expect("what is unknown is ignored").sessions.is_none());
+    }
+
+    fn live(classes: &str) -> Config {
+        let text = format!("origin.replicas = \"a:1\"\n{classes}");
+        let settings = tidegate_settings::Settings::parse(&text, "test").expect("valid settings");
+        Config::new(settings, &[format!("1:{}", "00".repeat(32))]).expect("a configuration")
+    }
+
+    #[test]
+    fn a_cost_stays_what_it_is_when_its_number_comes_or_goes_over_a_restart() {
+        let number = "[[class]]\nname = \"a\"\ncost = 3\n[[class]]\nname = \"default\"\ncost = 1\n";
+        let learned = "[[class]]\nname = \"a\"\n[[class]]\nname = \"default\"\ncost = 1\n";
+        let ratio = |before: &str, after: &str, ratio: f64| {
+            let before = live(before);
+            let a = before.named("a").expect("it is a class");
+            let capacity = Rate::per_second(50.0).unwrap_or_default();
+            let learned = Learned { capacity, knee: None, costs: vec![(a, ratio)] };
+            let saved = SavedCapacity::new(&learned, &before, Timestamp::default()).expect("finite figures");
+            let read: SavedCapacity =
+                serde_json::from_value(serde_json::to_value(&saved).expect("JSON")).expect("the same");
+            read.learned(&live(after)).expect("a capacity").costs[0].1
+        };
+        assert_eq!(ratio(number, number, 2.0), 2.0);
+        assert_eq!(ratio(learned, learned, 2.0), 2.0);
+        assert_eq!(ratio(number, learned, 2.0), 6.0);
+        assert_eq!(ratio(learned, number, 6.0), 2.0);
     }
 }

@@ -13,7 +13,7 @@ use tidegate_core::measure::{Counters, Event};
 use tidegate_core::policies::{TierId, visitor_number};
 use tidegate_core::queue::Lane;
 use tidegate_core::throttle::Throttle;
-use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
 use tidegate_http::{Fields, Name, RequestHead, is_text, name};
 use tidegate_settings::Explained;
 use tokio::time::Instant;
@@ -244,6 +244,11 @@ impl RequestContext {
     }
 
     /// By its session, or else by its address: in IPv6 by the network, which is one visitor's.
+    /// What a request of its class is charged now.
+    pub(crate) fn cost(&self) -> Cost {
+        self.worker.shared.admission.costs().charged(self.class)
+    }
+
     pub(crate) fn visitor_number(&self) -> u64 {
         let admitted = self.session.as_ref().filter(|session| session.is_admitted());
         let of_session = admitted.and_then(|session| session.key).map(|key| key.0);

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use tidegate_core::capacity::Estimate;
+use tidegate_core::capacity::{Estimate, LearnedCost};
+use tidegate_core::class_costs::LEARNED_FROM;
 use tidegate_core::control::Tunables;
 use tidegate_core::gate::Totals;
 use tidegate_core::measure::{ClassTotals, Snapshot, Window};
 use tidegate_core::policies::TierId;
 use tidegate_core::room::RoomState;
-use tidegate_core::units::{ClassId, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Timestamp};
 
 use crate::config::{ClassFacts, Config};
 use crate::shared::gate_keeper::ClassLoad;
@@ -25,11 +26,28 @@ pub struct Figures {
     pub gate: Totals,
     /// By class id.
     pub loads: Vec<ClassLoad>,
+    pub costs: Vec<CostFigures>,
     pub tunables: Tunables,
     pub estimate: Estimate,
     pub rediscoveries: u64,
     /// As [`tidegate_core::tune::Overload`] defines it.
     pub is_overloaded: bool,
+}
+
+/// What a class costs.
+#[derive(Clone, Copy, Debug)]
+pub struct CostFigures {
+    /// What a request is charged.
+    pub charged: Cost,
+    /// What the estimator knows; `None`: it learns no costs.
+    pub learned: Option<LearnedCost>,
+}
+
+impl CostFigures {
+    /// What the estimator knows, if it has seen requests of the class.
+    pub fn known(&self) -> Option<LearnedCost> {
+        self.learned.filter(|learned| learned.samples > 0.0)
+    }
 }
 
 pub struct ClassShown<'f> {
@@ -39,6 +57,7 @@ pub struct ClassShown<'f> {
     /// Its counts since the start; `None`: it is not counted apart.
     pub totals: Option<Cow<'f, ClassTotals>>,
     pub load: ClassLoad,
+    pub cost: CostFigures,
 }
 
 pub struct TierShown<'f> {
@@ -68,7 +87,9 @@ impl Figures {
             let load = self.loads.get(id.index()).copied().unwrap_or_default();
             let totals = self.total.classes().get(id.index()).map(|counted| facts.totals(counted));
             let is_left = !load.is_idle() || totals.as_ref().is_some_and(|t| t.in_flight() > 0);
-            (!facts.is_gone || is_left).then_some(ClassShown { id, facts, totals, load })
+            let unknown = CostFigures { charged: LEARNED_FROM, learned: None };
+            let cost = self.costs.get(id.index()).copied().unwrap_or(unknown);
+            (!facts.is_gone || is_left).then_some(ClassShown { id, facts, totals, load, cost })
         })
     }
 }

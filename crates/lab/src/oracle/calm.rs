@@ -301,7 +301,7 @@ impl Calm {
         }
         let bound = TO_NORMAL.as_micros() as u64;
         let is_due = if self.discovers {
-            let dearest = process.config.classes.iter().map(|class| class.cost.units()).fold(0.0, f64::max);
+            let dearest = process.dearest().units();
             let stands_us = 1e7 * dearest / process.capacity().get().max(1e-9);
             let in_time = bound as f64 * 1e-6 * self.fastest;
             self.sent > self.empty_by_work + in_time

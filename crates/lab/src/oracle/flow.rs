@@ -98,7 +98,7 @@ impl Flow {
         Self {
             most: Self::bound_by(last),
             capacity: last.capacity(),
-            largest: last.config.classes.iter().map(|c| c.cost.units()).fold(0.0, f64::max),
+            largest: last.dearest().units(),
             is_calm_by_nature: phases
                 && processes.len() == 1
                 && scenario.faults.is_empty()
@@ -224,6 +224,7 @@ impl Flow {
             // Visitors admitted at the higher one are still in transit.
             self.is_calm_by_nature &= capacity > self.capacity;
         }
+        self.largest = self.largest.max(state.dearest().units());
         self.capacity = capacity;
         self.most = if capacity > self.most { capacity } else { self.most };
     }

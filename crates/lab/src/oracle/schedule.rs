@@ -245,5 +245,5 @@ impl Schedule {
 
 /// The dearest class, in hundredths.
 fn largest(processes: &[GateProcess]) -> u64 {
-    processes.first().map_or(0, |h| h.config.classes.iter().map(|c| c.cost.hundredths()).max().unwrap_or(0))
+    processes.first().map_or(0, |process| process.dearest().hundredths())
 }

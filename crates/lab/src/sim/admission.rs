@@ -145,7 +145,8 @@ impl World<'_> {
             return self.reply(number, Err(Failure::Connect));
         }
         let route = &self.routes[kind as usize][usize::from(step)];
-        let (class, cost, tier) = (route.class, route.cost, self.tiers[kind as usize]);
+        let (class, tier) = (route.class, self.tiers[kind as usize]);
+        let cost = self.processes[process].cost(class);
         let caller =
             Caller { client: number, ask, kind, step, is_part: false, class, cost, tier, process, held };
         if ask == RequestKind::Status {
@@ -198,7 +199,7 @@ impl World<'_> {
             path: &routes[caller.kind as usize][usize::from(caller.step)].url_path,
             query: "",
             class: caller.class,
-            cost: process.config.class(caller.class).cost,
+            cost: caller.cost,
             tier: caller.tier,
             visitor: visitor_number(caller.client.into()),
             is_new_session,

@@ -74,6 +74,7 @@ impl World<'_> {
         }
         let update = room.feedback(&std::mem::take(&mut self.unsent));
         tickets.follow(update, now);
+        tickets.follow_costs(room.costs().learned());
         *capacity.lock().unwrap_or_else(|e| e.into_inner()) = update.capacity;
     }
 

@@ -9,6 +9,7 @@ use tidegate_core::gate::{self, Leaving, QueueDecision, ShedReason};
 use tidegate_core::measure::{Event, Outcome};
 use tidegate_core::queue::Lane;
 use tidegate_core::session::SessionRequest;
+use tidegate_core::units::Cost;
 use tidegate_gateway::upstream::balance::{InFlight, Miss, Replica};
 
 use super::LATENCY_US;
@@ -93,11 +94,12 @@ impl World<'_> {
     /// Notes a request for the page of a kind's step, or for a part of it.
     pub(crate) fn note(&mut self, client: u32, of: (u32, u8), is_part: bool, passage: Passage) -> u64 {
         let routes = if is_part { &self.part_routes } else { &self.routes };
-        let Route { class, cost, path, idempotent, .. } = routes[of.0 as usize][usize::from(of.1)];
+        let Route { class, path, idempotent, .. } = routes[of.0 as usize][usize::from(of.1)];
         let Passage { ticket, cookies, session, under_way } = passage;
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let arrived = self.processes.last().map(|h| h.now(self.now_us)).unwrap_or_default();
+        let cost = self.processes.last().map_or(Cost::ONE, |process| process.cost(class));
         let slot = self.requests.insert(Request {
             client,
             is_part,

@@ -13,7 +13,7 @@ use super::admission::Caller;
 use super::request::{Page, Passage, SessionOf};
 use super::sessions::key_of;
 use super::trace::What;
-use super::world::{Item, Route, World};
+use super::world::{Item, World};
 use crate::oracle::Entry;
 use crate::visitor_events::RequestKind;
 
@@ -48,7 +48,8 @@ impl World<'_> {
         }
         let process = self.processes.len() - 1;
         let Page { visitor: client, kind, step, .. } = *page;
-        let Route { class, cost, .. } = self.part_routes[kind as usize][usize::from(step)];
+        let class = self.part_routes[kind as usize][usize::from(step)].class;
+        let cost = self.processes[process].cost(class);
         let (ask, tier) = (RequestKind::Page, self.tiers[kind as usize]);
         let caller = Caller {
             client,

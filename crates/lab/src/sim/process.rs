@@ -14,7 +14,7 @@ use tidegate_core::policies::PolicySet;
 use tidegate_core::room::{Checker, Room};
 use tidegate_core::session::{SessionInputs, Sessions};
 use tidegate_core::ticket::KeyRing;
-use tidegate_core::units::{ClassId, Rate, Timestamp};
+use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 use tidegate_gateway::base::clock;
 use tidegate_gateway::config::{Config, ConfigError};
 use tidegate_gateway::control::driver::SAVE;
@@ -201,6 +201,17 @@ impl GateProcess {
         let (ahead, before) = (self.clock.ahead_us, self.now(now_us));
         *self = Self::start(self.config.settings.clone(), key, now_us, ahead, self.saved.take())?;
         Ok(self.now(now_us).since(before))
+    }
+
+    /// What a request of the class is charged now.
+    pub(crate) fn cost(&self, class: ClassId) -> Cost {
+        self.admission.costs().charged(class)
+    }
+
+    /// What a request of the dearest class is charged now.
+    pub(crate) fn dearest(&self) -> Cost {
+        let classes = (0..=u8::MAX).map(ClassId).take(self.config.classes.len());
+        classes.map(|class| self.cost(class)).max().unwrap_or(Cost::ONE)
     }
 
     /// The capacity that positions and waits are computed with.

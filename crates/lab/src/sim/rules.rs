@@ -62,6 +62,7 @@ impl Rules {
                 room: known.room,
                 gate: *known.gate,
                 loads: Vec::new(),
+                costs: Vec::new(),
                 tunables: known.tunables,
                 estimate: known.estimate,
                 rediscoveries: 0,

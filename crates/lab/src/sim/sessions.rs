@@ -48,7 +48,7 @@ impl World<'_> {
         let client = self.clients.get(number)?;
         let route = &self.routes[client.visitor.kind() as usize][usize::from(client.visitor.step())];
         let tier = self.tiers[client.visitor.kind() as usize];
-        let (rules, cost) = (process.config.session_rules(), route.cost);
+        let (rules, cost) = (process.config.session_rules(), process.cost(route.class));
         let claim = |key, pass| SessionClaim { sessions, rules, key, pass, tier, cost }.recognise(now).1;
         let (key, request) = if is_by_pass(process) {
             let pass = self.passes.get_mut(number as usize)?.as_mut()?;

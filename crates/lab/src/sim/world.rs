@@ -11,7 +11,7 @@ use tidegate_core::control::TICK;
 use tidegate_core::policies::TierId;
 use tidegate_core::room::{Feedback, REPORT_EVERY};
 use tidegate_core::ticket::Pass;
-use tidegate_core::units::{ClassId, Cost};
+use tidegate_core::units::ClassId;
 use tidegate_gateway::config::Config;
 use tidegate_gateway::upstream::balance::Replicas;
 use tidegate_gateway::upstream::dispatch::budget::Budget;
@@ -69,7 +69,6 @@ const MOST_AT_ONCE: usize = 1024;
 
 pub(crate) struct Route {
     pub(crate) class: ClassId,
-    pub(crate) cost: Cost,
     pub(crate) path: u32,
     /// Its path as policies see it.
     pub(crate) url_path: Box<str>,
@@ -423,7 +422,6 @@ fn routes(
         let class = config.map_or(ClassId(0), |config| config.classify_for(&head, tier));
         Route {
             class,
-            cost: config.map_or(Cost::ONE, |config| config.class(class).cost),
             path: paths.index(&target) as u32,
             url_path: path.into(),
             idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"),

@@ -247,7 +247,9 @@ impl Origin {
             };
             keys.push(("origin.path", format!("[{}, {}]", path("easy", easy_s), path("hard", hard_s))));
             if crowd.told_apart {
-                let class = |name: &str| format!("{{ name = \"{name}\", match = {{ path = \"/{name}\" }} }}");
+                let class = |name: &str| {
+                    format!("{{ name = \"{name}\", match = {{ path = \"/{name}\" }}, cost = 1 }}")
+                };
                 keys.push(("gate.class", format!("[{}, {}]", class("easy"), class("hard"))));
                 keys.push(("gate.room.classes", "[\"easy\", \"hard\"]".into()));
             }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate_core::units::{Cost, Rate};
+use tidegate_core::units::Rate;
 
 use crate::declare::Leaf;
 use crate::tree::Value;
@@ -115,28 +115,6 @@ impl Leaf<f64> for Portion {
 
     fn schema(&self) -> serde_json::Value {
         json!({ "type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": "%$" })
-    }
-}
-
-/// A cost that the core accepts.
-pub(crate) struct ClassCost;
-
-impl Leaf<f64> for ClassCost {
-    fn parse(&self, value: &Value) -> Result<f64, Option<String>> {
-        let number: f64 = Number(f64::MIN..=f64::MAX).parse(value)?;
-        Cost::class_cost(number).map(|_| number).ok_or(None)
-    }
-
-    fn expected(&self) -> String {
-        format!("a number from {} to {}", Cost::MIN, Cost::MAX)
-    }
-
-    fn show(&self, value: &f64) -> String {
-        format!("{value:?}")
-    }
-
-    fn schema(&self) -> serde_json::Value {
-        json!({ "type": "number", "minimum": Cost::MIN.units(), "maximum": Cost::MAX.units() })
     }
 }
 

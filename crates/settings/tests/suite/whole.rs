@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::capacity;
+use tidegate_core::class_costs::CostSource;
+use tidegate_core::units::Cost;
 use tidegate_settings::{
-    AUTO, AccessLog, Binding, Change, LogFormat, Override, Role, Settings, Unit, estimator_names,
+    AUTO, AccessLog, Binding, Change, Class, ClassCost, LogFormat, Override, Role, Settings, Unit,
+    estimator_names,
 };
 
 #[path = "../../../../fuzz/config.rs"]
@@ -136,7 +139,7 @@ fn match_tables_take_one_value_or_many() {
          client = [\"10.0.0.0/8\", \"::1\"]\nheader = { \"X-Api\" = [\"1\", \"2\"] }\ncookie = { sid = \"*\" }\n",
     );
     let class = &s.class[0];
-    assert_eq!((class.name.as_str(), class.cost), ("api", 2.0));
+    assert_eq!((class.name.as_str(), class.cost), ("api", ClassCost::Given(2.0)));
     assert_eq!(class.matches.method, ["GET"]);
     assert_eq!(class.matches.path, ["/a", "/b/**"]);
     assert_eq!(class.matches.header, [("x-api".into(), "1".into()), ("x-api".into(), "2".into())]);
@@ -175,10 +178,13 @@ fn values_are_accepted_in_every_form() {
         ("room.state_dir=/var/lib/tidegate", |s| s.room.state_dir == Some("/var/lib/tidegate".into())),
         ("room.state_dir=", |s| s.room.state_dir.is_none()),
         ("log.level=info,tidegate=debug", |s| s.log.level == "info,tidegate=debug"),
-        ("class.a.cost=2.5", |s| s.class[0].cost == 2.5),
+        ("class.a.cost=2.5", |s| s.class[0].cost == ClassCost::Given(2.5)),
         ("class.a.match.path=/x", |s| s.class[0].matches.path == ["/x"]),
-        ("class.0.cost=3", |s| s.class[0].cost == 3.0),
-        ("class.0={name=\"b\", cost=4}", |s| (s.class[0].name.as_str(), s.class[0].cost) == ("b", 4.0)),
+        ("class.a.cost=learned", |s| s.class[0].cost == ClassCost::Learned),
+        ("class.0.cost=3", |s| s.class[0].cost == ClassCost::Given(3.0)),
+        ("class.0={name=\"b\", cost=4}", |s| {
+            (s.class[0].name.as_str(), s.class[0].cost) == ("b", ClassCost::Given(4.0))
+        }),
     ];
     for (set, holds) in cases {
         let text = "[origin]\nreplicas = \"app:80\"\n[[class]]\nname = \"a\"\n";
@@ -186,6 +192,39 @@ fn values_are_accepted_in_every_form() {
             Settings::parse_with(text, "f", &[Override::set(set)]).unwrap_or_else(|m| panic!("{set}: {m:?}"));
         assert!(holds(&settings), "{set}");
     }
+}
+
+#[test]
+fn a_class_without_a_cost_is_learned_and_the_default_class_is_the_unit_of_numbers() {
+    use CostSource::{Configured, Learned};
+    let one = Configured(Cost::ONE);
+    let three = Configured(Cost::from_hundredths(300));
+    for (classes, expected) in [
+        ("", vec![Learned]),
+        ("[[class]]\nname = \"a\"\n", vec![Learned, Learned]),
+        ("[[class]]\nname = \"a\"\ncost = \"learned\"\n", vec![Learned, Learned]),
+        ("[[class]]\nname = \"a\"\ncost = 3\n[[class]]\nname = \"b\"\n", vec![three, Learned, one]),
+        ("[[class]]\nname = \"a\"\ncost = 3\n[[class]]\nname = \"default\"\n", vec![three, Learned]),
+        ("[[class]]\nname = \"default\"\ncost = 3\n[[class]]\nname = \"b\"\n", vec![Learned, three]),
+    ] {
+        let found: Vec<_> = with_origin(classes).classes().iter().map(Class::cost_source).collect();
+        assert_eq!(found, expected, "{classes}");
+    }
+}
+
+#[test]
+fn the_cost_of_a_class_is_printed_and_tuned_in_both_forms() {
+    let settings = with_origin("[[class]]\nname = \"a\"\n");
+    assert_eq!(settings.value_of("class.a.cost").as_deref(), Some("\"learned\""));
+    assert_eq!(settings.value_of("class.default.cost").as_deref(), Some("\"learned\""));
+    let (given, applied) = settings.tuned(&[("class.a.cost", "2.5")]).unwrap();
+    assert_eq!((applied[0].old.as_str(), applied[0].new.as_str()), ("\"learned\"", "2.5"));
+    assert_eq!(given.value_of("class.default.cost").as_deref(), Some("1.0"));
+    let (again, _) = given.tuned(&[("class.a.cost", "learned")]).unwrap();
+    assert_eq!(again.classes(), settings.classes());
+    let changes = settings.diff(&given);
+    let keys: Vec<_> = changes.iter().map(|change| (change.key.as_str(), change.restart)).collect();
+    assert_eq!(keys, [("class.default.cost", false), ("class.a.cost", false)]);
 }
 
 #[test]
@@ -306,7 +345,7 @@ fn differences_tell_which_keys_need_a_restart() {
     assert_eq!(find("listen.admin_token"), change("listen.admin_token", "(secret)", "(secret)", false));
     assert_eq!(find("room.max_wait"), change("room.max_wait", "\"30m\"", "\"5m\"", false));
     assert_eq!(find("class.a.cost"), change("class.a.cost", "1.0", "2.0", false));
-    assert_eq!(find("class.b.cost").map(|c| (c.old, c.new)), Some((None, Some("1.0".into()))));
+    assert_eq!(find("class.b.cost").map(|c| (c.old, c.new)), Some((None, Some("\"learned\"".into()))));
     assert_eq!(find("class"), change("class", "[\"a\"]", "[\"a\", \"b\"]", false));
     let keys: BTreeSet<_> =
         changes.iter().map(|c| c.key.as_str()).filter(|key| !key.starts_with("class.b")).collect();

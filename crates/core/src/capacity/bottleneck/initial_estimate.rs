@@ -52,6 +52,13 @@ impl InitialEstimate {
         }
     }
 
+    /// A request is charged so many times what it was charged before, on average.
+    pub fn recharge(&mut self, factor: f64) {
+        self.rate *= factor;
+        self.ended *= factor;
+        self.served *= factor;
+    }
+
     fn throughput(&self) -> f64 {
         if self.over_s > 0.0 { self.served / self.over_s } else { 0.0 }
     }

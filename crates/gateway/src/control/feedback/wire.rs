@@ -13,13 +13,14 @@
 //!          "first": UNITS, "first_page_ratio": TIMES} or null}
 //! update  {"capacity": PER_SECOND, "hand_us": US, "follows_clock": true,
 //!          "max_in_flight": REQUESTS or null, "keeps_queue": true, "ceiling": PER_SECOND, "waited": true,
-//!          "measured": true}
+//!          "measured": true, "costs": [[CLASS, N], ...]}
 //! ```
 //! `N` is work in hundredths of a cost unit. `AGE_US` is how long before the report the last of them ended,
 //! since the hosts' clocks may differ. `OK` and `BACKLOG` are 0 or 1. `SAMPLE` is an index into `samples`;
 //! samples without a row did not linger. (A ninth number in the rows of `samples` would make an older
 //! tokengen refuse the report.) `entering` and `forwarded_entering` are the parts of what waits and of what
-//! was forwarded that are not of sessions under way.
+//! was forwarded that are not of sessions under way. `costs` is what tokengen charges for a request of each
+//! class whose cost is learned: tokencheck, which learns none, charges the same. `CLASS` is a class's tag.
 
 use std::time::Duration;
 
@@ -30,8 +31,10 @@ use tidegate_core::capacity::Sample;
 use tidegate_core::gate::Totals;
 use tidegate_core::room::{ControlUpdate, Feedback, MAX_REPORTED_SAMPLES, REPORT_EVERY};
 use tidegate_core::session::{ExpectedSessions, SessionPace};
-use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
+use tidegate_core::units::{ClassId, Cost, MAX_CLASSES, Rate, Timestamp};
 use tidegate_core::virtual_clock::VirtualTime;
+
+use crate::config::ClassTag;
 
 /// Longest time that a report may cover: a night with tokengen down. Also the greatest age and response time
 /// of a sample.
@@ -216,9 +219,15 @@ pub struct UpdateMessage {
     waited: bool,
     /// Whether the capacity is measured.
     measured: bool,
+    /// Classes whose cost is learned: the class's tag, and what a request of it is charged, in hundredths of
+    /// a cost unit.
+    costs: Vec<(u8, u64)>,
 }
 
-pub(crate) fn write_update(update: &ControlUpdate) -> UpdateMessage {
+pub(crate) fn write_update(
+    update: &ControlUpdate,
+    costs: impl Iterator<Item = (ClassTag, Cost)>,
+) -> UpdateMessage {
     UpdateMessage {
         capacity: update.capacity.get(),
         hand_us: update.clock.at.as_micros(),
@@ -228,6 +237,7 @@ pub(crate) fn write_update(update: &ControlUpdate) -> UpdateMessage {
         ceiling: update.ceiling.get(),
         waited: update.is_waited,
         measured: update.is_measured,
+        costs: costs.map(|(tag, cost)| (tag.0, cost.hundredths())).collect(),
     }
 }
 
@@ -248,6 +258,16 @@ pub(crate) fn read_update(update: &Value) -> Option<ControlUpdate> {
         is_waited: optional(update, "waited", Value::as_bool)?.unwrap_or(false),
         is_measured: optional(update, "measured", Value::as_bool)?.unwrap_or(true),
     })
+}
+
+/// What classes are charged whose cost tokengen learns. An older tokengen learns none.
+pub(crate) fn read_costs(update: &Value) -> Option<Vec<(ClassTag, Cost)>> {
+    let row = |row: &Value| {
+        let tag = ClassTag(u8::try_from(row.get(0)?.as_u64()?).ok()?);
+        Some((tag, cost(row.get(1)?)?))
+    };
+    let rows = |rows: &Value| rows.as_array()?.iter().take(MAX_CLASSES).map(row).collect::<Option<_>>();
+    Some(optional(update, "costs", rows)?.unwrap_or_default())
 }
 
 /// `None` for negative rates: taken for zero, a broken sender's rate would close the room.

@@ -219,7 +219,7 @@ impl RequestContext {
             path: head.path(),
             query: head.query().unwrap_or_default(),
             class: self.class,
-            cost: self.config.class(self.class).cost,
+            cost: self.cost(),
             tier: self.tier,
             visitor: self.visitor_number(),
             is_new_session: !self.is_session_admitted(),

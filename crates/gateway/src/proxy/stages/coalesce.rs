@@ -153,7 +153,7 @@ impl Drop for Fetcher {
 impl Fetcher {
     async fn run(self, context: RequestContext, head: RequestHead) {
         let shared = context.worker.shared.clone();
-        context.worker.shared.admission.charge(context.config.class(context.class).cost);
+        shared.admission.charge(shared.admission.costs().charged(context.class));
         let guard = TicketGuard::new(&context.worker, None, None);
         let (by, cookies) = (Event::Entered, SetCookies::default());
         let answer = context.forward(head, RequestBody::empty(), by, cookies, guard).await;

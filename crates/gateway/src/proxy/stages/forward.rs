@@ -299,7 +299,7 @@ impl RequestContext {
     }
 
     fn enter_gate(&self, lane: Lane) -> Entering {
-        let cost = self.config.class(self.class).cost;
+        let cost = self.cost();
         let limit = self.config.settings.limits.request_timeout;
         let until = (!limit.is_zero()).then(|| self.started + limit);
         self.worker.shared.gate.enter(self.class, cost, lane, until, self.started)

@@ -81,7 +81,7 @@ impl RequestContext {
             key,
             pass: session.pass.as_ref(),
             tier: self.tier,
-            cost: self.config.class(self.class).cost,
+            cost: self.cost(),
         };
         let (standing, request) = claim.recognise(self.started);
         session.standing = standing;

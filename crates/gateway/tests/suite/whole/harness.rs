@@ -175,6 +175,14 @@ impl Gate {
         })
     }
 
+    /// As [`Gate::start_from_file`], in a state directory that `prepare` fills.
+    pub fn start_from_file_with(origin: &Origin, toml: &str, prepare: impl FnOnce(&Path)) -> Self {
+        Self::begin(origin.address, toml, |state| {
+            prepare(state);
+            Source { file: Some(state.join("gate.toml")), overrides: Vec::new() }
+        })
+    }
+
     /// Replaces the file and reloads it.
     pub fn reload(&self, origin: &Origin, toml: &str) {
         let text = toml.replace("ORIGIN", &origin.address.to_string());

@@ -11,6 +11,7 @@ mod external_estimator;
 mod figures;
 pub mod harness;
 mod large;
+mod learned_costs;
 mod limits;
 mod matrix;
 mod multicast;

@@ -214,7 +214,7 @@ fn control_updates_survive_the_wire_and_those_of_an_old_tokengen_are_understood(
             is_waited,
             is_measured,
         };
-        assert_eq!(read_update(&json!(write_update(&update))), Some(update));
+        assert_eq!(read_update(&json!(write_update(&update, std::iter::empty()))), Some(update));
     }
     let older = json!({ "capacity": 12.5, "hand_us": 5_000_000, "follows_clock": true });
     let known = ControlUpdate {
@@ -227,6 +227,7 @@ fn control_updates_survive_the_wire_and_those_of_an_old_tokengen_are_understood(
         is_measured: true,
     };
     assert_eq!(read_update(&older), Some(known));
+    assert_eq!(read_costs(&older), Some(Vec::new()), "an older tokengen learns no costs");
     for (name, bad) in [
         ("capacity", json!("x")),
         ("capacity", json!(-1.0)),
@@ -240,5 +241,28 @@ fn control_updates_survive_the_wire_and_those_of_an_old_tokengen_are_understood(
         let mut update = older.clone();
         update[name] = bad;
         assert_eq!(read_update(&update), None, "{update}");
+    }
+}
+
+#[test]
+fn what_tokengen_charges_survives_the_wire() {
+    let clock = VirtualTime { at: Timestamp::from_secs(5), follows_clock: true };
+    let update = ControlUpdate {
+        capacity: Rate::MAX,
+        clock,
+        max_in_flight: None,
+        keeps_queue: false,
+        ceiling: Rate::MAX,
+        is_waited: false,
+        is_measured: false,
+    };
+    let costs = vec![(ClassTag(0), Cost::ONE), (ClassTag(255), Cost::from_hundredths(523))];
+    let sent = json!(write_update(&update, costs.iter().copied()));
+    assert_eq!(sent["costs"], json!([[0, 100], [255, 523]]));
+    assert_eq!((read_update(&sent), read_costs(&sent)), (Some(update), Some(costs)));
+    for bad in [json!(1), json!([1]), json!([[0]]), json!([[256, 1]]), json!([[0, -1]]), json!([[0, 1.5]])] {
+        let mut update = sent.clone();
+        update["costs"] = bad;
+        assert_eq!(read_costs(&update), None, "{update}");
     }
 }
