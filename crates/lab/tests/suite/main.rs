@@ -6,6 +6,7 @@ mod closed;
 mod demo;
 mod experiments;
 mod garbage;
+mod learned_costs;
 mod load;
 mod power_ratio;
 mod scenarios;
