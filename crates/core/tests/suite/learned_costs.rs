@@ -9,7 +9,7 @@ use tidegate_core::capacity::*;
 use tidegate_core::class_costs::CostSource::{self, Configured, Learned as ToLearn};
 use tidegate_core::control::{Bounds, Control};
 use tidegate_core::gate::Totals;
-use tidegate_core::room::{Arrival, Room, RoomConfig, TicketStatus};
+use tidegate_core::room::{Arrival, Checker, Room, RoomConfig, TicketStatus};
 use tidegate_core::ticket::Ticket;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 
@@ -364,4 +364,23 @@ fn promises_keep_the_cost_that_they_were_made_at() {
     };
     assert!(wait(last) < 3.5 && wait(&light) < 3.5, "{} s, {} s", wait(last), wait(&light));
     assert!(wait(later.last().expect("some wait")) > 9.0);
+}
+
+#[test]
+fn tokencheck_charges_what_tokengen_charges_but_where_it_has_a_number() {
+    let class_costs = vec![ToLearn, Configured(hundredths(300))];
+    let config = RoomConfig { class_costs, ..RoomConfig::default() };
+    let now = Timestamp::from_micros(START_US);
+    let checker = Checker::new(&config, rate(10.0), now);
+    let admission = Admission::Checker { checker, capacity: rate(10.0).into() };
+    let charged = |admission: &Admission| [LIGHT, HEAVY].map(|class| admission.costs().charged(class));
+    assert_eq!(charged(&admission), [Cost::ONE, hundredths(300)]);
+    let Admission::Checker { checker, .. } = &admission else { unreachable!("it is one") };
+    checker.follow_costs([(LIGHT, hundredths(45)), (HEAVY, hundredths(225))]);
+    assert_eq!(charged(&admission), [hundredths(45), hundredths(300)]);
+    // Its own control side learns nothing, and leaves them as they are.
+    let estimator = Fixed::new(Some(Rate::MAX), BottleneckConfig::default());
+    let mut control = Control::new(Box::new(estimator), FREE);
+    control.steer(&admission, &Totals::default(), true, &[], now);
+    assert_eq!(charged(&admission), [hundredths(45), hundredths(300)]);
 }
