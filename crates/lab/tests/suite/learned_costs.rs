@@ -34,7 +34,7 @@ const CROWD: std::ops::Range<usize> = 90..105;
 ///
 /// A minute of both classes above the capacity; half a minute of calm; five seconds of heavy visitors, three
 /// times the capacity, and ten of light ones behind them.
-fn error_of_promises(cost: &str, seed: u64) -> f64 {
+fn error_of_promises(gate: &str, cost: &str, seed: u64) -> f64 {
     let phase = |rate: u32, seconds: u32, heavy: f64| {
         let light = 1.0 - heavy;
         format!(
@@ -42,7 +42,7 @@ fn error_of_promises(cost: &str, seed: u64) -> f64 {
         )
     };
     let phases = [phase(100, 60, 0.5), phase(20, 30, 0.5), phase(150, 5, 1.0), phase(150, 10, 0.0)];
-    let run = play(&phases.concat(), VISITORS, &format!("{HEAVY}{cost}"), seed);
+    let run = play(&phases.concat(), VISITORS, &format!("{gate}{HEAVY}{cost}"), seed);
     assert!(run.violations.is_empty(), "{}", run.violations[0]);
     let crowd = &run.outcome.series[CROWD];
     let told = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
@@ -54,7 +54,19 @@ fn error_of_promises(cost: &str, seed: u64) -> f64 {
 #[test]
 fn waits_that_are_promised_by_learned_costs_are_nearer_to_those_that_come() {
     for seed in SEEDS {
-        let (equal, learned) = (error_of_promises("cost = 1", seed), error_of_promises("", seed));
+        let (equal, learned) = (error_of_promises("", "cost = 1", seed), error_of_promises("", "", seed));
+        println!("seed {seed}: {equal:.3} with equal costs, {learned:.3} with learned ones");
+        assert!(learned < 0.5 * equal, "seed {seed}: {learned:.3}, with equal costs {equal:.3}");
+    }
+}
+
+/// Tokencheck, whose gate meets the origin, charges what tokengen has learned from its reports.
+#[test]
+fn costs_are_learned_and_charged_in_two_processes_too() {
+    let split = "split = true\n";
+    for seed in SEEDS {
+        let (equal, learned) =
+            (error_of_promises(split, "cost = 1", seed), error_of_promises(split, "", seed));
         println!("seed {seed}: {equal:.3} with equal costs, {learned:.3} with learned ones");
         assert!(learned < 0.5 * equal, "seed {seed}: {learned:.3}, with equal costs {equal:.3}");
     }
