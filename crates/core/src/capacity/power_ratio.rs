@@ -23,6 +23,7 @@
 //! | the largest error is that of points near the peak | `watch` | 58 falls |
 //! | a change takes two epochs in a row | `watch` | 12 false alarms |
 //! | stabilise after the fine phase too | `phases` | 12 false alarms, 53 falls |
+//! | a load far below what was served before is doubted | `escape` | workers that return are not found |
 //! | relief, and breaking off epochs | `phases`, [`PowerRatio::crowd`] | 1, not 52 (contention 0.3) |
 //!
 //! c_i is what arrives, not what was promised: the room's virtual clock admits c_i per second as soon as c_i
@@ -41,7 +42,8 @@
 //! Limits:
 //! - It needs 25 epochs (200 s) with more visitors than the service can serve, and overloads it for some.
 //! - The peak lies below what a service of bounded concurrency serves: 80 of 100 per second with ten workers.
-//! - Added workers do not change γ at the old load, so that rise goes unnoticed.
+//! - Added workers do not change γ at the old load, so that rise goes unnoticed, unless far more was served
+//!   before.
 //! - γ mixes classes, so a change of the mix looks like a change of the capacity.
 //! - Once settled, it does not notice a service that refuses at once: errors are no goodput, but γ of the few
 //!   requests served quickly is on the curve at their goodput, as with few visitors.
@@ -53,6 +55,7 @@ use super::{Estimate, Estimator, GateLoad, Phase, Sample, State};
 mod config;
 mod cubic;
 mod epoch;
+mod escape;
 mod phases;
 mod watch;
 
@@ -60,6 +63,7 @@ pub use config::PowerRatioConfig;
 
 use cubic::Cubic;
 use epoch::{Epoch, Sums};
+use escape::Escape;
 use watch::Watch;
 
 const CURVE: u32 = 24;
@@ -134,6 +138,7 @@ enum Cause {
     Rise,
     Fall,
     TooHigh,
+    ServedMore,
 }
 
 /// The estimator `power-ratio`; see the module.
@@ -155,6 +160,7 @@ pub struct PowerRatio {
     sums: Sums,
     outcome: Option<Outcome>,
     failing: u32,
+    escape: Escape,
 }
 
 impl PowerRatio {
@@ -175,13 +181,14 @@ impl PowerRatio {
             sums: Sums::default(),
             outcome: None,
             failing: 0,
+            escape: Escape::new(),
         }
     }
 
     fn begin(&mut self, load: f64, cause: Cause, stage: Stage) {
         let load = load.clamp(LEAST_LOAD, Rate::MAX.get());
-        let sums = std::mem::take(&mut self.sums);
-        *self = Self { cause, stage, sums, ..Self::new(self.config, Rate::per_second(load)) };
+        let (sums, escape) = (std::mem::take(&mut self.sums), self.escape);
+        *self = Self { cause, stage, sums, escape, ..Self::new(self.config, Rate::per_second(load)) };
     }
 
     /// Compares the goodput of an epoch with the load.
@@ -288,14 +295,14 @@ impl Estimator for PowerRatio {
 
     fn set(&mut self, capacity: Rate, _now: Timestamp) {
         self.begin(capacity.get(), Cause::Set, Stage::Coarse);
-        self.sums.restart();
+        (self.escape, self.sums) = (Escape::new(), Sums::default());
     }
 
     /// The paper's external trigger: discovers anew from the estimate, or from the first load of a discovery.
     fn rediscover(&mut self, _now: Timestamp) {
         let from = if self.is_found() { self.load } else { self.began_with };
         self.begin(from, Cause::Requested, Stage::Coarse);
-        self.sums.restart();
+        (self.escape, self.sums) = (Escape::new(), Sums::default());
     }
 
     fn state(&self) -> State {
@@ -411,6 +418,7 @@ impl Cause {
             Self::Rise => ", since the capacity rose",
             Self::Fall => ", since the capacity fell",
             Self::TooHigh => ", since the start was too high",
+            Self::ServedMore => ", since far more was served before",
         }
     }
 }

@@ -7,7 +7,7 @@ use super::initial_estimate::{self, InitialEstimate};
 use super::long_lived::{Completions, LongLived};
 use super::meter::{Meter, Round, Work};
 use super::plan::{self, Purpose, RampRound};
-use super::{Bottleneck, BottleneckConfig, Fitted};
+use super::{Bottleneck, BottleneckConfig};
 use crate::capacity::{Estimator, GateLoad, Sample};
 use crate::units::{ClassId, Cost, Timestamp};
 use std::time::Duration;

@@ -45,6 +45,8 @@ pub struct PowerRatioConfig {
     pub peak_window: f64,
     /// Consecutive epochs off the fit, on the same side, before the capacity has changed. Literal: 1.
     pub alarms: u32,
+    /// A load below this share of the greatest goodput so far is doubted. Literal: 0.
+    pub floor: f64,
 }
 
 impl Default for PowerRatioConfig {
@@ -67,6 +69,7 @@ impl Default for PowerRatioConfig {
             break_off: 10.0,
             peak_window: 0.2,
             alarms: 2,
+            floor: 0.3,
         }
     }
 }
@@ -98,6 +101,7 @@ impl PowerRatioConfig {
             break_off: within(self.break_off, usual.break_off, 1.0, f64::INFINITY),
             peak_window: within(self.peak_window, usual.peak_window, 0.0, f64::INFINITY),
             alarms: self.alarms.max(1),
+            floor: within(self.floor, usual.floor, 0.0, 0.9),
         }
     }
 }

@@ -16,6 +16,13 @@ impl PowerRatio {
         let outcome = self.judge(epoch);
         // An epoch of relief does not measure the load.
         self.outcome = Some(outcome).filter(|_| !matches!(self.stage, Stage::Relieving { .. }));
+        if matches!(outcome, Outcome::Close | Outcome::Overloaded) {
+            self.escape.served(epoch.goodput);
+        }
+        if self.is_doubtful(epoch) {
+            let from = self.load.max(self.config.first_load.get());
+            return self.begin(from, Cause::ServedMore, Stage::Coarse);
+        }
         self.failing = if matches!(outcome, Outcome::Failing { .. }) { self.failing + 1 } else { 0 };
         match self.stage {
             Stage::Coarse => self.coarse(epoch, outcome),
@@ -26,6 +33,13 @@ impl PowerRatio {
             Stage::Fine { guard } => self.fine(epoch, outcome, guard),
             Stage::Watching(watch) => self.watch(epoch, outcome, watch),
         }
+    }
+
+    /// Whether the load has been far below what was served before for too long, without a reason.
+    fn is_doubtful(&mut self, epoch: &Epoch) -> bool {
+        let has_reason =
+            !epoch.waited || self.is_slow(epoch) || matches!(self.stage, Stage::Relieving { .. });
+        !has_reason && self.escape.doubts(self.load, self.config.floor)
     }
 
     /// Multiplicative steps, until the load has gone past the peak.

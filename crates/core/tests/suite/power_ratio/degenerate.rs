@@ -135,6 +135,7 @@ fn invalid_parameters_are_clamped() {
         break_off: nan,
         peak_window: nan,
         alarms: 0,
+        floor: nan,
     };
     let sane = invalid.sane();
     assert_eq!(sane, sane.sane());

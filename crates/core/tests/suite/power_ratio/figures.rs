@@ -1,6 +1,6 @@
 //! Results in front of a simulated service of ten workers and 0.1 s of work, over sixty seeds.
 
-use tidegate_core::capacity::{PowerRatio, PowerRatioConfig};
+use tidegate_core::capacity::{Estimate, PowerRatio, PowerRatioConfig};
 
 use super::service::{Service, Work, is_settled};
 
@@ -118,6 +118,29 @@ fn contention_does_not_end_a_discovery() {
     let literal =
         PowerRatioConfig { relieve: f64::INFINITY, break_off: f64::INFINITY, ..PowerRatioConfig::default() };
     assert!(complete(literal) <= 20, "taken literally, most never end");
+}
+
+/// Nine of ten workers are away from 400 s to 900 s. At the load that one can serve, ten answer as fast.
+#[test]
+fn a_bad_hour_does_not_leave_the_capacity_low_for_good() {
+    const RUNS: usize = 20;
+    let recovered = |floor: f64| {
+        let done = (0..RUNS as u64).filter(|seed| {
+            let mut service = Service::new(Work::Exponential, *seed);
+            let config = PowerRatioConfig { floor, ..PowerRatioConfig::default() };
+            let mut estimator = PowerRatio::new(config, None);
+            service.run(&mut estimator, 400.0, |_, _| false);
+            service.workers = 1;
+            service.run(&mut estimator, 900.0, |_, _| false);
+            service.workers = 10;
+            let is_back = |_, e: &Estimate| is_settled(e) && e.capacity.get() > 60.0;
+            service.run(&mut estimator, 2700.0, is_back).is_some()
+        });
+        done.count()
+    };
+    let (with, literal) = (recovered(PowerRatioConfig::default().floor), recovered(0.0));
+    assert_eq!(with, RUNS);
+    assert!(literal <= 12, "{literal} of {RUNS} without it");
 }
 
 /// An offered load of 100, as in the paper: little above the capacity, and enough.
