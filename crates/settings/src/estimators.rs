@@ -96,8 +96,8 @@ parameters! {
         peak_window: f64 => Number(0.0..=NEVER);
         /// Epochs in a row off the fit, on the same side, before the capacity has changed.
         alarms: u32 => Count(1..=1000);
-        /// Share of the greatest goodput so far below which a capacity is discovered anew while visitors wait;
-        /// 0: never, as in the paper.
+        /// Share of the greatest goodput so far below which a load is doubted while visitors wait, and the
+        /// capacity is discovered anew; 0: never, as in the paper.
         floor: f64 => Number(0.0..=0.9);
     }
 

@@ -63,7 +63,7 @@ impl Bottleneck {
         self.dispersion.learn(TRUSTED, dispersion);
         let phi = self.dispersion.get();
         hinge.gain = self.curve.fit(phi).map_or(0.0, |fit| fit.gain);
-        let level = level::best(self.curve.fitted_points(), phi, &hinge);
+        let level = level::best(self.curve.fitted_points(), phi, &hinge, response_s);
         let cost_per_unit = capacity / units_per_s;
         self.mix.restore(TRUSTED, units, cost_per_unit);
         let served = TRUSTED * units;

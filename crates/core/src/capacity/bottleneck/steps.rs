@@ -189,7 +189,11 @@ impl Bottleneck {
         self.curve.add_failed(self.round.limit, 1.0, open_s);
         let hinge = self.curve.fit(phi);
         self.curve.add_failed(self.round.limit, 1.0, -open_s);
-        hinge.map(|hinge| Fitted { hinge, level: level::best(self.curve.fitted_points(), phi, &hinge) })
+        let units = self.mix.units_per_request();
+        hinge.map(|hinge| Fitted {
+            hinge,
+            level: level::best(self.curve.fitted_points(), phi, &hinge, hinge.base_s * units),
+        })
     }
 
     /// Moves towards the fit, and on in the plan.
