@@ -124,7 +124,7 @@ fn a_killed_gate_forgets_tuned_values_and_keeps_the_audit() {
     for (what, line) in [
         ("after it", "reload"),
         ("capacity: 50 -> 70", "local@127.0.0.1:"),
-        ("class.all.cost: 1 -> 2", "before the crash"),
+        ("class.all.cost: learned -> 2", "before the crash"),
         ("room.max_wait: 30m -> 10m", "before the crash"),
     ] {
         assert!(table.lines().any(|l| l.contains(what) && l.contains(line)), "{what}:\n{table}");

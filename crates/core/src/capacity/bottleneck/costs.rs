@@ -52,6 +52,10 @@ const FREE: f64 = 0.01;
 /// One response counts as at most so many times the expected one.
 const CUT: f64 = 12.0;
 
+/// Rounds of the estimator in which requests may end that came before the kind of a cost changed: the present
+/// one, one of those that were in flight, and one of those that waited at the gate.
+const UNSCALED_ROUNDS: u32 = 3;
+
 /// The reference of a class whose cost is learned.
 const OF_LEARNED: f64 = 1.0;
 
@@ -59,8 +63,9 @@ const OF_LEARNED: f64 = 1.0;
 struct ClassCost {
     /// The reference, as of the last sample.
     reference: f64,
-    /// The next reference does not scale the learned cost: its kind is another.
-    keeps_learned: bool,
+    /// Rounds for which another reference does not scale the learned cost: its kind has changed, and requests
+    /// that came before carry the cost of that time.
+    unscaled_rounds: u32,
     learned: f64,
     /// The learned cost at the last [`Costs::anchor`].
     anchored: f64,
@@ -82,7 +87,7 @@ impl ClassCost {
     fn new(reference: f64) -> Self {
         Self {
             reference,
-            keeps_learned: false,
+            unscaled_rounds: 0,
             learned: reference,
             anchored: reference,
             samples: 0.0,
@@ -171,7 +176,7 @@ impl Costs {
         let other_kind = self.charged[class.index()].is_some() != charged.is_some();
         self.charged[class.index()] = charged;
         if other_kind && let Some(known) = &mut self.classes[class.index()] {
-            known.keeps_learned = true;
+            known.unscaled_rounds = UNSCALED_ROUNDS;
         }
         let factor = self.mean_charge() / before;
         if factor.is_finite() && factor > 0.0 { factor } else { 1.0 }
@@ -198,12 +203,11 @@ impl Costs {
         });
         if known.reference != reference {
             // An infinite ratio cannot scale a learned cost: the class starts from the reference.
-            let factor = if known.keeps_learned { 1.0 } else { reference / known.reference };
+            let factor = if known.unscaled_rounds > 0 { 1.0 } else { reference / known.reference };
             let scaled = |cost: f64| if factor.is_finite() { cost * factor } else { reference };
             (known.learned, known.anchored) = (scaled(known.learned), scaled(known.anchored));
             known.reference = reference;
         }
-        known.keeps_learned = false;
         known.learned
     }
 
@@ -246,6 +250,7 @@ impl Costs {
                 class.bound();
             }
             class.anchored = class.learned;
+            class.unscaled_rounds = class.unscaled_rounds.saturating_sub(1);
             class.traffic *= fade;
         }
     }

@@ -221,7 +221,7 @@ pub struct UpdateMessage {
     measured: bool,
     /// Classes whose cost is learned: the class's tag, and what a request of it is charged, in hundredths of
     /// a cost unit.
-    costs: Vec<(u8, u64)>,
+    costs: Vec<[u64; 2]>,
 }
 
 pub(crate) fn write_update(
@@ -237,7 +237,7 @@ pub(crate) fn write_update(
         ceiling: update.ceiling.get(),
         waited: update.is_waited,
         measured: update.is_measured,
-        costs: costs.map(|(tag, cost)| (tag.0, cost.hundredths())).collect(),
+        costs: costs.map(|(tag, cost)| [u64::from(tag.0), cost.hundredths()]).collect(),
     }
 }
 

@@ -143,7 +143,10 @@ fn a_learned_cost_stays_when_the_operator_gives_a_number_and_takes_it_back() {
     requests(&mut costs, &mut draw, 500, &[(A, 0.5), (B, 1.5)]);
     let learned = costs.units(B, 1.0);
     costs.charge(B, None);
-    assert_eq!(costs.units(B, 40.0), learned);
+    for cost in [2.0, 40.0, 2.0, 40.0] {
+        assert_eq!(costs.units(B, cost), learned, "requests from before the change still end");
+    }
+    (0..UNSCALED_ROUNDS).for_each(|_| costs.anchor());
     assert_eq!(costs.units(B, 20.0), learned / 2.0, "another number scales it");
     costs.charge(B, Some(1.0));
     assert_eq!(costs.units(B, 20.0), learned / 2.0);
