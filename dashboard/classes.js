@@ -8,7 +8,10 @@ import { settings } from './settings.js';
 // What a request is charged, and what the gate has learned that it costs.
 const cost = row => row.learned_cost === null
   ? number(row.cost)
-  : [number(row.cost), h('span', { class: 'note' }, ` (learned ${number(row.learned_cost)} ± ${number(row.learned_cost_error)})`)];
+  : [
+    number(row.cost),
+    h('span', { class: 'note' }, ` (learned ${number(row.learned_cost)} ± ${number(row.learned_cost_error)})`),
+  ];
 
 const COLUMNS = [
   ['Class', row => h('b', {}, row.name), 'words'],

@@ -32,7 +32,11 @@ export function costs(page) {
     ['Class', row => h('b', {}, row.class), 'words'],
     ['Cost', row => row.measured === null
       ? `${configured(row)}, not enough data to measure`
-      : [`${configured(row)}, measured as `, h('b', {}, number(row.measured)), h('span', { class: 'note' }, ` (${number(row.low)} to ${number(row.high)})`)], 'words'],
+      : [
+        `${configured(row)}, measured as `,
+        h('b', {}, number(row.measured)),
+        h('span', { class: 'note' }, ` (${number(row.low)} to ${number(row.high)})`),
+      ], 'words'],
     ...page.mayWrite ? [['', button, '', 'kept']] : [],
   ], { label: 'Costs', key: row => row.class });
   const element = h('section', { class: 'card', 'aria-label': 'Costs' }, h('h2', {}, 'What a request costs'), list.element,
