@@ -69,7 +69,7 @@ mod tests;
 use change::{Change, Changes, Dispersion, Expected, Onset, Pauses};
 use costs::{Costs, Mix};
 use fit::{Curve, Hinge};
-use initial_estimate::{InitialEstimate, starves};
+use initial_estimate::InitialEstimate;
 use long_lived::{Completions, LongLived};
 use meter::{Meter, Round, Work};
 use occupancy::Occupancy;
@@ -78,13 +78,8 @@ use steps::CONTENDING_RANGE;
 
 /// Ticks without a usable sample, or with errors only, after which the reason given is that.
 const IDLE_TICKS: u32 = 10;
-/// While the origin has free slots, the gain grows by this factor per tick, up to the maximum.
-const STARVED_GROWTH: f64 = 1.1;
-const STARVED_MOST: f64 = 4.0;
 /// Up to so many knees a sample counts for the throughput.
 const RANGE: f64 = 1.8;
-/// After a shift of the mix, earlier samples count for so many: their costs may have been learned badly.
-const SHIFTED: f64 = 150.0;
 /// Samples whose upper median is the first typical response time: as many as the first round has.
 const FIRST_SAMPLES: usize = 2;
 /// Bounds of a response time in seconds: the resolution of a clock, and an hour.
@@ -150,14 +145,9 @@ pub struct Bottleneck {
     /// By how much the origin has become slower, and since when, while [`Purpose::Hold`].
     fallen: f64,
     held_since: Timestamp,
-    /// Factor on what the room lets in, while the origin has free slots.
-    starved: f64,
     alarm: Option<(Change, Onset)>,
     /// Charged cost units per second in the last round of a ramp.
     ramp_throughput: Option<f64>,
-    /// The last throughput that the meter told: with a knee between two whole numbers no sample may count for
-    /// it after a restart of the meter.
-    known_rate: Option<f64>,
     mix: Mix,
     long_lived: LongLived,
     completions: Completions,
@@ -196,10 +186,8 @@ impl Bottleneck {
             typical_s: None,
             fallen: 1.0,
             held_since: Timestamp::default(),
-            starved: 1.0,
             alarm: None,
             ramp_throughput: None,
-            known_rate: None,
             mix: Mix::default(),
             long_lived: LongLived::default(),
             completions: Completions::default(),
@@ -301,7 +289,7 @@ impl Bottleneck {
     }
 
     fn capacity(&self) -> f64 {
-        let learned = self.meter.rate().or(self.known_rate).map(|rate| rate * self.mix.cost_per_unit());
+        let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
         let now = self.throughput_of_round().or(self.ramp_throughput);
         match (self.purpose, learned, now) {
             (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
@@ -400,9 +388,7 @@ impl Bottleneck {
             return self.curve.add_failed(n, count, response_s);
         }
         self.curve.add(n, count, units, response_s);
-        if self.mix.add(count, units, charged) {
-            self.meter.fade(SHIFTED);
-        }
+        self.mix.add(count, units, charged);
         if let Some(hinge) = self.hinge().filter(|_| self.purpose != Purpose::Ramp) {
             self.test_against(&hinge, sample, n, units, response_s);
         }
@@ -496,7 +482,6 @@ impl Estimator for Bottleneck {
             self.long_lived.tick(elapsed_s);
         }
         self.ticks.close();
-        self.known_rate = self.meter.rate().or(self.known_rate);
         if let Some((change, onset)) = self.alarm.take() {
             self.on_change(change, &onset, now);
         } else {
@@ -513,18 +498,13 @@ impl Estimator for Bottleneck {
                 self.step_back(now);
             }
         }
-        self.starved = if starves(load, self.limit) {
-            (self.starved * STARVED_GROWTH).min(STARVED_MOST)
-        } else {
-            (self.starved / STARVED_GROWTH).max(1.0)
-        };
         // Without a backlog the throughput is that of the load, so the initial estimate is the lower bound.
         let measured = self.fitted.is_some() || load.queued > 0;
         let capacity = if measured { self.capacity() } else { self.capacity().max(self.initial.rate) };
         let doubled = if mutants::is(Mutant::EstimateIsDoubled) { 2.0 } else { 1.0 };
         Estimate {
             capacity: Rate::per_second(doubled * capacity).unwrap_or(Rate::ZERO),
-            gain: self.purpose.gain(self.ramp_round_s()) * self.starved,
+            gain: self.purpose.gain(self.ramp_round_s()),
             max_in_flight: Some(self.limit),
             phase: self.phase(),
             confidence: self.confidence(),
@@ -543,7 +523,7 @@ impl Estimator for Bottleneck {
         self.changes.clear();
         self.dispersion.cut();
         (self.fitted, self.before, self.kept) = (None, None, None);
-        (self.alarm, self.ramp_throughput, self.known_rate) = (None, None, None);
+        (self.alarm, self.ramp_throughput) = (None, None);
         self.reason = "rediscovery requested";
         self.go(Purpose::Ramp, from, now);
     }

@@ -66,6 +66,6 @@ impl InitialEstimate {
 
 /// Whether visitors wait in the room while the origin has free slots and nobody queues for them, or is on the
 /// way to them.
-pub(super) fn starves(load: &GateLoad, limit: u32) -> bool {
+fn starves(load: &GateLoad, limit: u32) -> bool {
     load.room_waits && load.queued == 0 && load.coming == 0 && load.in_flight < limit
 }

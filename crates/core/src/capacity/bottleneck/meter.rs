@@ -116,16 +116,6 @@ impl Meter {
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
-    /// Reduces the weight of the content to at most `most` samples.
-    pub fn fade(&mut self, most: f64) {
-        let count = self.total().count;
-        if count > most {
-            self.open.scale(most / count);
-            self.blocks.iter_mut().for_each(|block| block.scale(most / count));
-            self.sum_up();
-        }
-    }
-
     fn drop_outdated(&mut self, dispersion: f64) {
         let mut older = self.closed;
         let mut recent = Work::default();
