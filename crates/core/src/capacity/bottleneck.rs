@@ -45,6 +45,7 @@
 //! - A ramp after a rise of the speed: with sharing it overshoots sixfold.
 //! - Deeper or more probes down for sharing: less goodput, and the knee is no better.
 //! - Scaling old samples by those that revealed a rise: some of them began before it, and the knee drifts up.
+//! - Keeping the fit from before a fall, and samples from before a rise: the same goodput within 0.05 %.
 //! - Shorter ramp rounds where samples vary little: gains 0.05 % of goodput, and fails with long tails.
 
 use super::{Estimate, Estimator, GateLoad, Learned, LearnedCost, Phase, Sample, State, Trust};
@@ -118,11 +119,6 @@ pub struct Bottleneck {
     initial: InitialEstimate,
     costs: Costs,
     curve: Curve,
-    /// The fit before the origin became slower, whose samples are in `spare`: the origin may recover.
-    before: Option<Fitted>,
-    /// The fit before the origin became faster, whose samples are in `spare` until the new speed is measured.
-    kept: Option<Hinge>,
-    spare: Curve,
     dispersion: Dispersion,
     changes: Changes,
     meter: Meter,
@@ -167,9 +163,6 @@ impl Bottleneck {
             initial: InitialEstimate::new(start.map(Rate::get)),
             costs: Costs::new(),
             curve: Curve::new(),
-            before: None,
-            kept: None,
-            spare: Curve::new(),
             dispersion: Dispersion::new(),
             changes: Changes::default(),
             meter: Meter::new(),
@@ -488,7 +481,6 @@ impl Estimator for Bottleneck {
             let (limit, phi) = (f64::from(self.limit), self.dispersion.get());
             let need = plan::round_length(self.purpose, limit, phi, self.expected().per_second);
             let holds = self.purpose == Purpose::Hold
-                && self.before.is_some()
                 && now.since(self.held_since).as_secs_f64() < plan::HOLD_SECONDS;
             if self.round.work.count >= need && !holds {
                 self.next_round(false, now);
@@ -522,8 +514,7 @@ impl Estimator for Bottleneck {
         self.meter.clear();
         self.changes.clear();
         self.dispersion.cut();
-        (self.fitted, self.before, self.kept) = (None, None, None);
-        (self.alarm, self.ramp_throughput) = (None, None);
+        (self.fitted, self.alarm, self.ramp_throughput) = (None, None, None);
         self.reason = "rediscovery requested";
         self.go(Purpose::Ramp, from, now);
     }

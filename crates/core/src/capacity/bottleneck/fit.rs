@@ -120,10 +120,6 @@ impl Curve {
         self.bins.fill(Bin::default());
     }
 
-    pub fn scale_times(&mut self, ratio: f64) {
-        self.bins.iter_mut().for_each(|bin| bin.response_s *= ratio);
-    }
-
     /// Forgets all samples with more than `n` in flight.
     pub fn clear_above(&mut self, n: f64) {
         let from = (index(n) + 1).min(BINS);

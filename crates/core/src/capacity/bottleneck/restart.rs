@@ -1,9 +1,8 @@
 //! Over a restart: what is kept, and how the next process begins from it.
 //!
-//! A *trusted* fit is in force at once. Its samples are made up anew, as many as are kept when the speed of
-//! the origin changes, so that it is tested and corrected like any fit of that age; the first probes of a
-//! cruise follow within seconds. A *checked* one is where the search begins: a ramp from below the former
-//! knee, within the former capacity.
+//! A *trusted* fit is in force at once. Its samples are made up anew, so that it is tested and corrected like
+//! any fit; the first probes of a cruise follow within seconds. A *checked* one is where the search begins: a
+//! ramp from below the former knee, within the former capacity.
 
 use super::super::learned::{Knee, Learned, Trust};
 use super::fit::Hinge;

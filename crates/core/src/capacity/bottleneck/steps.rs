@@ -12,12 +12,8 @@ const PASSED: f64 = 0.85;
 const STEP: f64 = 1.1;
 const FRESH_STEP: f64 = 1.2;
 const FRESH_ROUNDS: u32 = 20;
-/// The origin has recovered if response times are the former ones, within this factor.
-const AS_BEFORE: f64 = 1.25;
 /// Added workers do not shorten responses below the base: below this share of it the workers are faster.
 const BELOW_BASE: f64 = 0.9;
-/// Samples taken at another speed count for so many below the knee, and above it.
-const KEPT: f64 = 150.0;
 /// Samples remembered below the knee and above it.
 const BELOW: f64 = 600.0;
 const ABOVE: f64 = 2000.0;
@@ -35,21 +31,10 @@ impl Bottleneck {
             cost: onset.units * self.mix.cost_per_unit(),
             time_s: onset.response_s / n,
         };
-        if change != Change::Slower && self.is_as_before(onset) {
-            return self.restore(since, now);
-        }
-        if change != Change::Faster {
-            self.kept = None;
-        }
         let at_new_speed = Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, level };
         match change {
             Change::Slower => {
                 self.meter.restart(since);
-                // A fit that was not probed on both sides may simply have been wrong.
-                if self.before.is_none() && self.rounds >= plan::DOWN_AT[1] {
-                    self.before = self.fitted;
-                    std::mem::swap(&mut self.curve, &mut self.spare);
-                }
                 self.curve.clear();
                 self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
                 self.fitted = Some(at_new_speed);
@@ -67,7 +52,6 @@ impl Bottleneck {
                 }
             }
             Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
-                self.kept = None;
                 self.curve.clear();
                 self.reason = "origin faster: looking for its knee";
                 self.meter.restart(since);
@@ -75,7 +59,7 @@ impl Bottleneck {
             }
             Change::Faster => {
                 self.meter.restart(since);
-                self.keep_knee(hinge);
+                self.curve.clear();
                 self.fitted = Some(at_new_speed);
                 self.reason = "origin faster: holds its knee";
                 self.rounds = plan::AT_NEW_SPEED;
@@ -89,56 +73,6 @@ impl Bottleneck {
                 self.go(Purpose::Ramp, 1.3 * f64::from(self.limit), now);
             }
         }
-        self.changes.clear();
-        self.dispersion.cut();
-    }
-
-    /// A faster origin works on as many requests at once: samples are kept until a round at the new speed.
-    fn keep_knee(&mut self, hinge: Hinge) {
-        if self.kept.is_none() {
-            self.kept = Some(hinge);
-            std::mem::swap(&mut self.curve, &mut self.spare);
-        }
-        self.curve.clear();
-    }
-
-    /// Brings back the samples from before the origin became faster, scaled to the new speed. `round_s` is
-    /// the response time per unit in the first round since.
-    fn scale_kept(&mut self, round_s: f64) {
-        let Some(kept) = self.kept.take() else { return };
-        let n = (self.round.limit - self.long_lived.level).max(1.0);
-        let ratio = round_s / (kept.base_s * kept.slowdown(n));
-        if !ratio.is_finite() || ratio <= 0.0 {
-            return;
-        }
-        std::mem::swap(&mut self.curve, &mut self.spare);
-        self.curve.scale_times(ratio);
-        self.curve.fade(kept.knee, KEPT, KEPT);
-        let work = self.round.work;
-        self.curve.add(n, work.count, work.units / work.count, round_s * work.units / work.count);
-    }
-
-    /// Whether response times are those from before the origin became slower. If not, that fit is given up.
-    fn is_as_before(&mut self, onset: &Onset) -> bool {
-        let Some(Fitted { hinge, .. }) = self.before else { return false };
-        let expected_s = hinge.base_s * hinge.slowdown(onset.in_flight / onset.count);
-        let ratio = onset.response_s / onset.units / expected_s;
-        let is_so = (1.0 / AS_BEFORE..AS_BEFORE).contains(&ratio);
-        if !is_so {
-            self.before = None;
-        }
-        is_so
-    }
-
-    /// The origin has recovered (a noisy neighbour is gone): the former knee needs no ramp to be found.
-    fn restore(&mut self, since: Work, now: Timestamp) {
-        let Some(before) = self.before.take() else { return };
-        self.kept = None;
-        self.meter.restart(since);
-        std::mem::swap(&mut self.curve, &mut self.spare);
-        self.fitted = Some(before);
-        self.reason = "origin as before";
-        self.go(Purpose::Cruise, before.level, now);
         self.changes.clear();
         self.dispersion.cut();
     }
@@ -160,16 +94,11 @@ impl Bottleneck {
         }
         let phi = self.dispersion.get();
         // Within a cruise the open requests of one round are samples of the next, so that the bins miss none.
-        let mut open_s = match (is_cut, self.round.is_first) {
+        let open_s = match (is_cut, self.round.is_first) {
             (true, _) => self.round.open_s(),
             (false, true) => self.round.censored_s(),
             (false, false) => 0.0,
         };
-        if self.kept.is_some() {
-            self.scale_kept((self.round.response_s + open_s) / self.round.work.units);
-            // The scaled samples include it.
-            open_s = 0.0;
-        }
         let fitted = self.fit(open_s, phi);
         self.test_saturation(phi);
         if self.purpose == Purpose::Ramp {
@@ -302,7 +231,7 @@ impl Bottleneck {
 
     /// The ramp has passed the knee: its samples beyond are the first measurement of the throughput.
     fn found(&mut self, fitted: Fitted, now: Timestamp) {
-        (self.fitted, self.before) = (Some(fitted), None);
+        self.fitted = Some(fitted);
         (self.rounds, self.repeated) = (0, 0);
         let hinge = fitted.hinge;
         let most = if hinge.contends() { CONTENDING_RANGE } else { 2.0 };

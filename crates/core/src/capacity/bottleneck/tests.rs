@@ -119,15 +119,6 @@ fn the_curve_forgets_on_the_side_where_new_samples_come() {
 }
 
 #[test]
-fn samples_scaled_to_another_speed_have_the_same_knee() {
-    let mut curve = seen(&hinge(0.1, 10.0, 0.0), [5.0, 8.0, 10.0, 14.0, 20.0]);
-    curve.scale_times(0.4);
-    let found = curve.fit(1.0).expect("samples");
-    close(found.knee, 10.0, 0.03);
-    close(found.base_s, 0.04, 0.03);
-}
-
-#[test]
 fn throughput_is_averaged_until_it_changes() {
     let (mut meter, mut draw) = (Meter::new(), exponential(1));
     let mut feed = |meter: &mut Meter, rate: f64, samples: u32| {
