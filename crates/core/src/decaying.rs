@@ -30,6 +30,29 @@ impl DecayingRatio {
     }
 }
 
+/// An exponentially weighted moving average. The first value is the mean.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub(crate) struct Ewma(Option<f64>);
+
+impl Ewma {
+    /// Leaves a share of `keep` (see [`keep`]) of the mean; the rest is `value`.
+    pub(crate) fn add(&mut self, value: f64, keep: f64) {
+        self.0 = Some(self.0.map_or(value, |mean| mean + (value - mean) * (1.0 - keep)));
+    }
+
+    /// `None` before the first value.
+    pub(crate) fn get(self) -> Option<f64> {
+        self.0
+    }
+}
+
+impl From<f64> for Ewma {
+    /// It was `value` all the time.
+    fn from(value: f64) -> Self {
+        Self(Some(value))
+    }
+}
+
 /// Share of a value that is left after `dt_s` seconds, with a memory (time constant) of `memory_s` seconds.
 pub(crate) fn keep(dt_s: f64, memory_s: f64) -> f64 {
     (-dt_s / memory_s).exp()

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use crate::capacity::{Estimate, Phase};
+use crate::decaying::keep;
 use crate::units::Rate;
 
 /// The last estimate holds for as long as tokencheck follows the last update; reconnecting takes 1 or 2 s.
@@ -37,7 +38,7 @@ impl Silence {
         let known = last.capacity.get();
         let floor = if floor > Rate::ZERO { floor.get().min(known) } else { known * FLOOR };
         let over_s = self.0.saturating_sub(HOLD).as_secs_f64();
-        let left = floor + (known - floor) * (-over_s / DECAY_S).exp();
+        let left = floor + (known - floor) * keep(over_s, DECAY_S);
         Estimate {
             capacity: Rate::per_second(left).unwrap_or_default(),
             gain: 1.0,

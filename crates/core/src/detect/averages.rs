@@ -15,24 +15,23 @@
 
 use std::time::Duration;
 
+use crate::decaying::{self, DecayingRatio, Ewma};
+
 /// Share of the period after which there is a figure: one request in the first tick is no rate.
 const ENOUGH: f64 = 0.5;
 
 /// Weight that the past keeps after `span`, at an averaging time of `period`.
 pub(super) fn keep(span: Duration, period: Duration) -> f64 {
-    if span.is_zero() {
-        return 1.0;
-    }
-    // At a period of zero this is zero.
-    (-span.as_secs_f64() / period.as_secs_f64()).exp()
+    // At a period of zero it is zero.
+    if span.is_zero() { 1.0 } else { decaying::keep(span.as_secs_f64(), period.as_secs_f64()) }
 }
 
 /// Events per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Weighted {
     period: Duration,
-    rate: f64,
-    weight: f64,
+    /// `R` over `W`.
+    rate: DecayingRatio,
     /// Events counted while no time has passed.
     pending: u64,
 }
@@ -40,7 +39,7 @@ pub struct Weighted {
 impl Weighted {
     /// An average without data.
     pub fn new(period: Duration) -> Self {
-        Self { period, rate: 0.0, weight: 0.0, pending: 0 }
+        Self { period, rate: DecayingRatio::default(), pending: 0 }
     }
 
     /// Goes over to another period; the past keeps its weight.
@@ -56,14 +55,13 @@ impl Weighted {
         }
         let keep = keep(span, self.period);
         let now = self.pending as f64 / span.as_secs_f64();
-        self.rate = self.rate * keep + now * (1.0 - keep);
-        self.weight = self.weight * keep + (1.0 - keep);
+        self.rate.decay_and_add(keep, now * (1.0 - keep), 1.0 - keep);
         self.pending = 0;
     }
 
     /// Events per second; `None` until half a period has been seen.
     pub fn get(&self) -> Option<f64> {
-        (self.weight > 0.0 && self.weight >= 1.0 - (-ENOUGH).exp()).then(|| self.rate / self.weight)
+        self.rate.get().filter(|_| self.rate.over >= 1.0 - (-ENOUGH).exp())
     }
 }
 
@@ -71,13 +69,13 @@ impl Weighted {
 #[derive(Clone, Copy, Debug)]
 pub struct Mean {
     period: Duration,
-    mean: Option<f64>,
+    mean: Ewma,
 }
 
 impl Mean {
     /// An average without data.
     pub fn new(period: Duration) -> Self {
-        Self { period, mean: None }
+        Self { period, mean: Ewma::default() }
     }
 
     /// Goes over to another period.
@@ -87,22 +85,16 @@ impl Mean {
 
     /// Adds the value during the last `span`. The first value is the mean.
     pub fn add(&mut self, value: f64, span: Duration) {
-        self.mean = Some(match self.mean {
-            Some(mean) if !self.period.is_zero() => {
-                let keep = keep(span, self.period);
-                mean * keep + value * (1.0 - keep)
-            }
-            _ => value,
-        });
+        self.mean.add(value, if self.period.is_zero() { 0.0 } else { keep(span, self.period) });
     }
 
     /// `None` before the first value.
     pub fn get(&self) -> Option<f64> {
-        self.mean
+        self.mean.get()
     }
 
     /// Forgets all values.
     pub fn forget(&mut self) {
-        self.mean = None;
+        self.mean = Ewma::default();
     }
 }

@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::decaying::DecayingRatio;
+use crate::decaying::{DecayingRatio, Ewma};
 use crate::detect::Level;
 use crate::policing::SynRule;
 use crate::units::Timestamp;
@@ -55,7 +55,7 @@ mod limit;
 mod services;
 
 use allocation::{Ceiling, Claim, allocate};
-use averages::{Average, keep};
+use averages::keep;
 use limit::{CpuLoad, Limits, Load};
 use services::Services;
 
@@ -217,14 +217,14 @@ impl RuleView {
 pub struct Agent {
     config: AgentConfig,
     last: Option<(Timestamp, Totals)>,
-    cpu: Average,
-    accepted: Average,
-    unmatched: Average,
+    cpu: Ewma,
+    accepted: Ewma,
+    unmatched: Ewma,
     /// Requests per connection.
     mix: DecayingRatio,
     services: Services,
     /// By priority.
-    waiting: Vec<Average>,
+    waiting: Vec<Ewma>,
     rules: BTreeMap<String, Tracked>,
     limits: Limits,
     limit: Option<Limit>,
@@ -254,8 +254,8 @@ struct Tracked {
     passed: u64,
     /// As configured.
     burst: u32,
-    demand: Average,
-    accepted: Average,
+    demand: Ewma,
+    accepted: Ewma,
     why: Option<Why>,
 }
 
@@ -264,9 +264,9 @@ impl Agent {
         Self {
             config,
             last: None,
-            cpu: Average::default(),
-            accepted: Average::default(),
-            unmatched: Average::default(),
+            cpu: Ewma::default(),
+            accepted: Ewma::default(),
+            unmatched: Ewma::default(),
             mix: DecayingRatio::default(),
             services: Services::default(),
             waiting: Vec::new(),
@@ -372,7 +372,7 @@ impl Agent {
         if let Some(cpu) = inputs.cpu {
             self.cpu.add(cpu, kept);
         }
-        self.waiting.resize(inputs.waiting.len(), Average::default());
+        self.waiting.resize(inputs.waiting.len(), Ewma::default());
         for (average, waiting) in self.waiting.iter_mut().zip(inputs.waiting) {
             average.add(*waiting as f64, kept);
         }
@@ -490,8 +490,8 @@ impl Tracked {
             seen: state.seen,
             passed: state.passed,
             burst: state.rule.burst,
-            demand: Average::default(),
-            accepted: Average::default(),
+            demand: Ewma::default(),
+            accepted: Ewma::default(),
             why: None,
         }
     }

@@ -21,6 +21,7 @@ use super::types::RoomTargets;
 use crate::decaying::DecayingRatio;
 use crate::gate::Totals;
 use crate::mutants::{self, Mutant};
+use crate::origin_flow::Sent;
 use crate::session::{ExpectedSessions, SessionPace};
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::{Advance, VirtualTime, pace};
@@ -83,23 +84,21 @@ impl RoomControl {
     /// The tick, with the gate; in the two-process form, with the tokenchecks' gates.
     pub(super) fn tick(&mut self, room: &Room, gate: &Totals, is_origin_usable: bool, now: Timestamp) {
         let load = &room.tickets.load;
-        let gate = if room.link.has_tokencheck() {
+        let news = if room.link.has_tokencheck() {
             let is_known = self.tokenchecks.has_recent_report(now);
             self.is_origin_gone = is_known && self.tokenchecks.is_origin_gone();
-            let gate = self.tokenchecks.take_news();
-            gate.iter().for_each(|gate| load.observe(gate, now));
+            let news = self.tokenchecks.take_news().map(|gate| (gate, load.observe(&gate, now)));
             load.set_queued(if is_known { self.tokenchecks.queued } else { Cost::ZERO });
             self.discount_sessions(load.capacity(), is_known);
-            gate
+            news
         } else {
             self.is_origin_gone = !is_origin_usable;
-            load.observe(gate, now);
-            Some(*gate)
+            Some((*gate, load.observe(gate, now)))
         };
         if self.is_origin_gone {
             load.set_queued(ORIGIN_GONE);
         }
-        self.step(room, gate.as_ref(), now);
+        self.step(room, news.as_ref(), now);
     }
 
     /// While no reports come, sessions are expected to ask for less, by as much as the assumed capacity fell.
@@ -118,8 +117,8 @@ impl RoomControl {
         self.step(room, None, now);
     }
 
-    /// What a tick does once the gate was observed, if it was.
-    pub(super) fn step(&mut self, room: &Room, gate: Option<&Totals>, now: Timestamp) {
+    /// What a tick does once the gate was observed, if it was: the gate, and what it has sent.
+    pub(super) fn step(&mut self, room: &Room, news: Option<&(Totals, Sent)>, now: Timestamp) {
         let (tickets, load) = (&room.tickets, &room.tickets.load);
         let dt_s = now.since(self.last_tick).as_secs_f64();
         let last_tick = self.last_tick;
@@ -129,11 +128,11 @@ impl RoomControl {
             let burst_s = room.settings.burst(drain).as_secs_f64();
             self.spare.forgotten(load.backlog.forget_spare(now, burst_s), drain);
         }
-        self.max_queued = gate.map_or(self.max_queued, |gate| load.queue_bound(gate));
+        self.max_queued = news.map_or(self.max_queued, |(gate, _)| load.queue_bound(gate));
         self.mean_cost.tick(&load.mean_cost, dt_s);
         self.bypass.tick(&room.bypass, dt_s);
         self.follow_newcomers(room, now);
-        self.update_queue_pacer(room, gate, now, dt_s);
+        self.update_queue_pacer(room, news, now, dt_s);
         self.session_pacer.pass(dt_s, room.session_slots.take_unserved());
         self.advance_clock(room, last_tick, now, dt_s);
         let (clock_at, capacity) = (tickets.clock.at(now), load.capacity());
@@ -153,16 +152,18 @@ impl RoomControl {
         room.schedule.slots.forget_before(oldest.saturating_sub(SLACK_S / 2));
     }
 
-    fn update_queue_pacer(&mut self, room: &Room, gate: Option<&Totals>, now: Timestamp, dt_s: f64) {
+    fn update_queue_pacer(&mut self, room: &Room, news: Option<&(Totals, Sent)>, now: Timestamp, dt_s: f64) {
         self.queue_pacer.pass(dt_s);
         self.queue_pacer.deferred(room.tickets.deferred.take().units());
         let is_waited = room.busy(now);
-        if let Some(gate) = gate {
-            let inputs = (is_waited && !self.is_origin_gone).then(|| self.pacing_inputs(room));
+        if let Some((gate, sent)) = news {
             if self.bypass.expected.is_some() {
                 self.queue_pacer.see_queue(gate);
             }
-            self.queue_pacer.observe(gate, inputs.as_ref(), now);
+            if is_waited && !self.is_origin_gone {
+                let inputs = self.pacing_inputs(room);
+                self.queue_pacer.observe(gate, sent, &inputs);
+            }
         }
         if !is_waited {
             self.queue_pacer.reset(room.bypass.entering_of(self.outflow()));

@@ -54,11 +54,11 @@ impl MeanCostMeter {
     /// Publishes the mean, `dt_s` after the last call; it does not change while nothing is admitted.
     pub(super) fn tick(&mut self, mean_cost: &MeanCost, dt_s: f64) {
         let (work, squares) = (mean_cost.work(), mean_cost.squares.load(Ordering::Relaxed));
-        self.recent.decay(keep(dt_s, MEMORY_S));
-        self.recent.add(squares.wrapping_sub(self.squares) as f64, work.wrapping_sub(self.work) as f64);
+        let new = (squares.wrapping_sub(self.squares) as f64, work.wrapping_sub(self.work) as f64);
+        self.recent.decay_and_add(keep(dt_s, MEMORY_S), new.0, new.1);
         (self.work, self.squares) = (work, squares);
-        if self.recent.over >= 1.0 {
-            let mean = (self.recent.sum / self.recent.over).round() as u64;
+        if let Some(mean) = self.recent.get().filter(|_| self.recent.over >= 1.0) {
+            let mean = mean.round() as u64;
             mean_cost.mean.store(Cost::from_hundredths(mean).clamp(Cost::MIN, Cost::MAX));
         }
     }

@@ -4,14 +4,17 @@
 //! capacity has done. Where the in-flight limit governs, a short queue is kept at the gate
 //! (`queue_target.rs`) and its length counts; the virtual backlog is then that of the operator's ceiling.
 
+use std::sync::Mutex;
+
 use super::backlog::Backlog;
 use super::lateness::Punctuality;
 use super::mean_cost::MeanCost;
 use super::types::RoomTargets;
-use crate::decaying::keep;
+use crate::decaying::{Ewma, keep};
 use crate::gate::Totals;
+use crate::origin_flow::{OriginFlow, Sent};
 use crate::queue_target::queue_target;
-use crate::sync::{Atomic, AtomicF64};
+use crate::sync::{Atomic, AtomicF64, lock};
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::target_s;
 
@@ -31,24 +34,25 @@ pub(super) const ORIGIN_GONE: Cost = Cost::from_hundredths(u64::MAX / 4);
 /// Work per second that the gate sends to the origin, as of late.
 struct Flow {
     per_s: AtomicF64,
-    /// Work forwarded until it was last observed.
-    forwarded: Atomic<Cost>,
+    forwarded: Mutex<OriginFlow>,
     observed_at: Atomic<Timestamp>,
 }
 
 impl Flow {
     fn new(now: Timestamp) -> Self {
-        let (per_s, forwarded) = (AtomicF64::new(0.0), Atomic::new(Cost::ZERO));
+        let (per_s, forwarded) = (AtomicF64::new(0.0), Mutex::new(OriginFlow::from(now)));
         Self { per_s, forwarded, observed_at: Atomic::new(now) }
     }
 
-    fn observe(&self, forwarded: Cost, now: Timestamp) {
-        let dt_s = now.since(self.observed_at.swap(now)).as_secs_f64();
-        let work = forwarded.saturating_sub(self.forwarded.swap(forwarded)).units();
-        if dt_s > 0.0 {
-            let per_s = self.per_s.load();
-            self.per_s.store(per_s + (work / dt_s - per_s) * (1.0 - keep(dt_s, FLOW_MEMORY_S)));
+    fn observe(&self, gate: &Totals, now: Timestamp) -> Sent {
+        self.observed_at.store(now);
+        let sent = lock(&self.forwarded).observe(gate, now);
+        if sent.over_s > 0.0 {
+            let mut per_s = Ewma::from(self.per_s.load());
+            per_s.add(sent.work / sent.over_s, keep(sent.over_s, FLOW_MEMORY_S));
+            self.per_s.store(per_s.get().unwrap_or_default());
         }
+        sent
     }
 
     /// Hundredths forwarded since the last observation, as far as it goes on like that.
@@ -126,17 +130,18 @@ impl OriginLoad {
         self.queued.store(queued);
     }
 
-    /// On a tick: the gate's queue, and how much it may hold.
-    pub(super) fn observe(&self, gate: &Totals, now: Timestamp) {
+    /// On a tick: the gate's queue, and how much it may hold. Returns what went to the origin since the last.
+    pub(super) fn observe(&self, gate: &Totals, now: Timestamp) -> Sent {
         // Requests that only their class's own limits hold back are no burden on the origin.
         self.set_queued(gate.backlog_cost());
-        self.flow.observe(gate.forwarded_cost, now);
+        let sent = self.flow.observe(gate, now);
         if self.keeps_queue() {
             // Some of those who come until the next tick go straight to the origin.
             let free = gate.limit.map_or(f64::MAX, |limit| f64::from(limit.saturating_sub(gate.in_flight)));
             let most = self.queue_bound(gate) * FILL + free * self.mean_cost().units();
             self.max_queued.store(Some(Cost::from_hundredths((most * 100.0) as u64)));
         }
+        sent
     }
 
     /// Work that the gate's queue can hold without refusing anybody, in cost units: as many average visitors

@@ -12,7 +12,7 @@
 //! v  = k F - A                   promised work per second that keeps the queue as it is
 //! u  = (v + (Q* - Q + v T - P) / 1 s) / show-up ratio
 //!                                promises admitted per second, 0 <= u <= 4 max(F, outflow)
-//! P' = u * show-up ratio - P / T work in transit: admitted and not yet here
+//! P                              work in transit (`in_transit.rs`)
 //! F' = (D - F) / 1 s             while the origin is at its limit; else towards max(D, F, outflow)
 //! k' = k r                       r = 0.05/s * clamp((Q* - Q) / Q*, -3, 1);
 //!                                0.3/s while the origin could take more; 0 while that is tried out
@@ -41,8 +41,10 @@
 
 use crate::decaying::keep;
 use crate::gate::Totals;
+use crate::in_transit::InTransit;
+use crate::origin_flow::Sent;
 use crate::queue_target::{SessionLoad, newcomers_target};
-use crate::units::{Cost, Timestamp};
+use crate::units::Cost;
 
 /// Mean time from being admitted to being here (`T`), in seconds.
 pub(super) const IN_TRANSIT_S: f64 = 0.5;
@@ -82,9 +84,6 @@ pub(super) struct PacingInputs {
 
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct QueuePacer {
-    observed_at: Option<Timestamp>,
-    /// Work that had left the queue at the gate by then, since the start.
-    forwarded: Cost,
     /// `F`.
     flow: f64,
     /// `k`.
@@ -96,9 +95,9 @@ pub(super) struct QueuePacer {
     /// Requests at the origin.
     in_flight: u32,
     /// `P`.
-    in_transit: f64,
+    in_transit: InTransit,
     /// Work that was asked to come again and has not yet.
-    asked_again: f64,
+    asked_again: InTransit,
     /// No one is admitted: the queue is too long, which shows nothing about `k`.
     has_stopped: bool,
     /// Some of those admitted were asked to come again: an idle origin does not lack admissions.
@@ -120,9 +119,8 @@ impl QueuePacer {
 
     /// Lets `dt_s` pass: visitors in transit come, and the origin takes.
     pub(super) fn pass(&mut self, dt_s: f64) {
-        let came = self.in_transit * (1.0 - keep(dt_s, IN_TRANSIT_S));
-        self.in_transit -= came;
-        self.asked_again *= keep(dt_s, AGAIN_S);
+        let came = self.in_transit.pass(dt_s, IN_TRANSIT_S);
+        self.asked_again.pass(dt_s, AGAIN_S);
         self.queued = (self.queued + came - self.flow * dt_s).max(0.0);
     }
 
@@ -131,22 +129,21 @@ impl QueuePacer {
         self.queued = gate.entering_cost.units();
     }
 
-    /// Observes the gate; without `inputs`, only for the sake of the next observation.
-    pub(super) fn observe(&mut self, gate: &Totals, inputs: Option<&PacingInputs>, now: Timestamp) {
-        let over_s = self.observed_at.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64());
-        let before = std::mem::replace(&mut self.forwarded, gate.forwarded_entering);
-        let Some(inputs) = inputs else { return };
+    /// Observes the gate, and what has left it since the last observation.
+    pub(super) fn observe(&mut self, gate: &Totals, sent: &Sent, inputs: &PacingInputs) {
         (self.queued, self.in_flight) = (gate.entering_cost.units(), gate.in_flight);
+        if self.flow == 0.0 {
+            // The first observation of all, and a crowd was there before it.
+            self.flow = inputs.outflow;
+            return;
+        }
+        let Sent { entering, over_s, .. } = *sent;
         if over_s <= 0.0 {
-            if self.flow == 0.0 {
-                // The first observation of all, and a crowd was there before it.
-                self.flow = inputs.outflow;
-            }
             return;
         }
         // The origin could take more, and nobody waits at the gate for anything else.
         let is_starved = gate.has_room() && gate.queued == 0;
-        let left = gate.forwarded_entering.saturating_sub(before).units() / over_s;
+        let left = entering / over_s;
         let goal = if is_starved { left.max(self.flow).max(inputs.outflow) } else { left };
         self.flow += (goal - self.flow) * (1.0 - keep(over_s, FLOW_MEMORY_S));
         let lacks_queue = is_starved && !self.is_deferring && !self.is_overruled && !inputs.is_searching;
@@ -177,7 +174,7 @@ impl QueuePacer {
     pub(super) fn pace(&mut self, inputs: &PacingInputs) -> f64 {
         let own = (self.correction * self.flow - inputs.bypass).max(0.0);
         let missing = self.queue_target(inputs) - self.queued;
-        let pace = own + (missing + own * IN_TRANSIT_S - self.in_transit) / SETTLE_S;
+        let pace = own + (missing + own * IN_TRANSIT_S - self.in_transit.get()) / SETTLE_S;
         let most = MAX_PACE * self.flow.max(inputs.outflow);
         self.has_stopped = pace <= 0.0;
         pace.min(most).max(0.0) / inputs.show_up
@@ -185,23 +182,23 @@ impl QueuePacer {
 
     /// Work that was admitted and is not here yet (`P`), in cost units.
     pub(super) fn in_transit(&self) -> f64 {
-        self.in_transit
+        self.in_transit.get()
     }
 
     /// Work whose turn has come, and which was asked to come again: newcomers wait behind it.
     pub(super) fn asked_again(&self) -> Cost {
-        Cost::from_hundredths((self.asked_again * 100.0) as u64)
+        Cost::from_hundredths((self.asked_again.get() * 100.0) as u64)
     }
 
     /// So much of the promised work has been admitted.
     pub(super) fn admitted(&mut self, work: f64, inputs: &PacingInputs) {
-        self.in_transit += work * inputs.show_up;
+        self.in_transit.add(work * inputs.show_up);
     }
 
     /// Work that came and was asked to come again in a second is in transit once more, for longer than `T`.
     pub(super) fn deferred(&mut self, work: f64) {
-        self.in_transit += work * AGAIN_S / IN_TRANSIT_S;
-        self.asked_again += work;
+        self.in_transit.add(work * AGAIN_S / IN_TRANSIT_S);
+        self.asked_again.add(work);
         self.is_deferring = work > 0.0;
     }
 }
@@ -221,36 +218,32 @@ mod tests {
         show_up: 1.0,
     };
 
-    fn gate(queued: u64, forwarded: u64) -> Totals {
-        let (entering_cost, forwarded_entering) =
-            (Cost::from_hundredths(queued * 100), Cost::from_hundredths(forwarded * 100));
-        Totals { entering_cost, forwarded_entering, limit: Some(u32::from(queued == 0)), ..Totals::default() }
+    fn gate(queued: u64) -> Totals {
+        let (entering_cost, limit) = (Cost::from_hundredths(queued * 100), Some(u32::from(queued == 0)));
+        Totals { entering_cost, limit, ..Totals::default() }
     }
 
-    fn at(second: u64) -> Timestamp {
-        Timestamp::from_secs(second)
+    fn sent(entering: f64, over_s: f64) -> Sent {
+        Sent { work: entering, entering, over_s }
     }
 
     #[test]
     fn a_crowd_that_was_there_before_the_first_observation_is_admitted_at_the_outflow() {
         let mut pacer = QueuePacer::new();
-        pacer.observe(&gate(0, 0), Some(&INPUTS), at(0));
+        pacer.observe(&gate(0), &sent(0.0, 0.0), &INPUTS);
         assert!(pacer.pace(&INPUTS) >= 1_000.0);
         // Later observations count, not the outflow.
         let known = pacer.flow;
-        pacer.observe(&gate(0, 0), Some(&PacingInputs { outflow: 9_000.0, ..INPUTS }), at(0));
+        pacer.observe(&gate(0), &sent(0.0, 0.0), &PacingInputs { outflow: 9_000.0, ..INPUTS });
         assert_eq!(pacer.flow, known);
     }
 
     #[test]
     fn the_queue_kept_is_as_long_as_it_must_be_for_the_origin_not_to_lack_requests() {
         let mut pacer = QueuePacer::new();
-        let mut tick = 0;
         let mut pass = |queued: u64, ticks: u64, inputs: &PacingInputs| {
             for _ in 0..ticks {
-                tick += 1;
-                let now = Timestamp::from_millis(1_000_000 + 100 * tick);
-                pacer.observe(&gate(queued, 100 * tick), Some(inputs), now);
+                pacer.observe(&gate(queued), &sent(100.0, 0.1), inputs);
             }
             pacer.share
         };
@@ -266,9 +259,7 @@ mod tests {
     fn an_origin_that_lacks_requests_while_the_capacity_is_searched_shows_nothing_about_who_comes() {
         let correction = |is_searching| {
             let (mut pacer, inputs) = (QueuePacer::new(), PacingInputs { is_searching, ..INPUTS });
-            for second in 0..5 {
-                pacer.observe(&gate(0, 100 * second), Some(&inputs), at(second));
-            }
+            (0..5).for_each(|_| pacer.observe(&gate(0), &sent(100.0, 1.0), &inputs));
             pacer.correction
         };
         assert_eq!(correction(true), 1.0);
@@ -278,28 +269,12 @@ mod tests {
     #[test]
     fn requests_of_sessions_under_way_are_not_in_the_queue_that_is_kept() {
         let mut pacer = QueuePacer::new();
-        let of_sessions = Cost::from_hundredths(90_000);
-        for second in 0..20 {
-            let gate = gate(50, 100 * second);
-            let queued_cost = gate.entering_cost + of_sessions;
-            let forwarded_cost = gate.forwarded_entering + of_sessions;
-            let gate = Totals { queued: 950, queued_cost, forwarded_cost, ..gate };
-            pacer.observe(&gate, Some(&INPUTS), at(second));
-        }
+        let queued_cost = Cost::from_hundredths(95_000);
+        let gate = Totals { queued: 950, queued_cost, ..gate(50) };
+        let sent = Sent { work: 1_000.0, ..sent(100.0, 1.0) };
+        (0..20).for_each(|_| pacer.observe(&gate, &sent, &INPUTS));
         assert_eq!(pacer.queued, 50.0);
         assert!((pacer.flow - 100.0).abs() < 1e-3, "{pacer:?}");
-    }
-
-    #[test]
-    fn the_flow_is_what_leaves_between_two_observations() {
-        let mut pacer = QueuePacer::new();
-        pacer.observe(&gate(100, 700), Some(&INPUTS), at(0));
-        // While no one waits observations only count for the next.
-        pacer.observe(&gate(100, 9_000), None, at(60));
-        for second in 61..120 {
-            pacer.observe(&gate(100, 9_000 + (second - 60) * 50), Some(&INPUTS), at(second));
-        }
-        assert!((pacer.flow - 50.0).abs() < 1e-6, "{pacer:?}");
     }
 
     #[test]

@@ -5,12 +5,11 @@
 //!
 //! ```text
 //! visitors admitted  <=  (free + 0.5 s * p - P) / show-up ratio
-//! P' = admitted * show-up ratio - P / 1 s
 //! wait               >=  d + (visitors before * show-up ratio + P + 1 - free) / p
 //! ```
 //!
 //! * `free` session slots now, `p` those that become free per second, `d` the time before the first does.
-//! * `P` visitors in transit: admitted and not yet here.
+//! * `P` visitors in transit (`in_transit.rs`): admitted and not yet here, `T` = 1 s.
 //!
 //! `d` and `p` come from the session table (`session/turnover.rs`). They decide announced waits; admissions
 //! depend on the session slots that are free, and an error of `p` costs half a second of it at most.
@@ -28,7 +27,7 @@
 use std::time::Duration;
 
 use super::types::MAX_WAIT;
-use crate::decaying::keep;
+use crate::in_transit::InTransit;
 use crate::session::SessionPace;
 use crate::sync::{AtomicBool, AtomicF64, AtomicU64, Ordering};
 
@@ -46,7 +45,7 @@ const UNBOUNDED: u64 = u64::MAX;
 pub(super) struct SessionPacer {
     pace: Option<SessionPace>,
     /// `P`.
-    in_transit: f64,
+    in_transit: InTransit,
 }
 
 impl SessionPacer {
@@ -54,7 +53,7 @@ impl SessionPacer {
     pub(super) fn set_pace(&mut self, pace: Option<SessionPace>) {
         self.pace = pace;
         if !self.is_counted() {
-            self.in_transit = 0.0;
+            self.in_transit = InTransit::default();
         }
     }
 
@@ -64,18 +63,19 @@ impl SessionPacer {
 
     /// Lets `dt_s` pass: visitors in transit come, and so many found no session slot.
     pub(super) fn pass(&mut self, dt_s: f64, unserved: u64) {
-        self.in_transit = self.in_transit * keep(dt_s, IN_TRANSIT_S) + AGAIN_WEIGHT * unserved as f64;
+        self.in_transit.pass(dt_s, IN_TRANSIT_S);
+        self.in_transit.add(AGAIN_WEIGHT * unserved as f64);
     }
 
     /// Visitors that may be admitted; `None`: all.
     pub(super) fn max_visitors(&self, show_up: f64) -> Option<f64> {
         let SessionPace { free, per_s, .. } = self.pace?;
         let free = f64::from(free?);
-        Some(((free + AHEAD_S * per_s - self.in_transit) / show_up).max(0.0))
+        Some(((free + AHEAD_S * per_s - self.in_transit.get()) / show_up).max(0.0))
     }
 
     pub(super) fn admitted(&mut self, visitors: f64, show_up: f64) {
-        self.in_transit += visitors * show_up;
+        self.in_transit.add(visitors * show_up);
     }
 }
 
@@ -100,8 +100,8 @@ impl SessionSlots {
     pub(super) fn publish(&self, pacer: &SessionPacer) {
         let unbounded = SessionPace { free: None, per_s: 0.0, next_s: 0.0 };
         let SessionPace { free, per_s, next_s } = pacer.pace.unwrap_or(unbounded);
-        let spare = free.map_or(UNBOUNDED, |free| (f64::from(free) - pacer.in_transit).max(0.0) as u64);
-        self.in_transit.store(pacer.in_transit);
+        let spare = free.map_or(UNBOUNDED, |free| (f64::from(free) - pacer.in_transit.get()).max(0.0) as u64);
+        self.in_transit.store(pacer.in_transit.get());
         self.freed_per_s.store(per_s);
         self.next_s.store(next_s);
         self.free.store(u64::from(free.unwrap_or(u32::MAX)), Ordering::Relaxed);
@@ -210,6 +210,6 @@ mod tests {
         assert_eq!(slots.wait(1_000, 1.0), Duration::ZERO);
         pacer.pass(0.1, 5);
         pacer.set_pace(None);
-        assert_eq!(pacer.in_transit, 0.0);
+        assert_eq!(pacer.in_transit.get(), 0.0);
     }
 }

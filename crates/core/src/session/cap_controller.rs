@@ -61,8 +61,8 @@ use super::table::Sums;
 use super::turnover::{OpenSessions, Turnover, TurnoverSample};
 use super::types::{Cap, SessionInputs};
 use crate::capacity::Trust;
-use crate::decaying::{DecayingRatio, keep};
-use crate::gate::Totals;
+use crate::decaying::{DecayingRatio, Ewma, keep};
+use crate::origin_flow::OriginFlow;
 use crate::queue_target::queue_target;
 use crate::units::{Cost, Rate, Timestamp};
 
@@ -207,14 +207,14 @@ pub(super) struct CapController {
     cap: Cap,
     timeout_s: f64,
     sums: Sums,
-    forwarded: Option<Cost>,
+    forwarded: OriginFlow,
     demand: Demand,
     lower_bound: LowerBound,
     /// Work that leaves the gate's queue per second, and sessions that begin.
     flow: DecayingRatio,
     begun: DecayingRatio,
     /// W~, in seconds.
-    wait_s: f64,
+    wait_s: Ewma,
     origin: OriginTime,
     is_held: bool,
     /// k
@@ -261,7 +261,7 @@ impl CapController {
         self.learn_sessions(tick);
         self.demand.learn(tick);
         let is_wanted = self.demand.is_wanted(tick.now);
-        let sent = self.sent(tick.inputs.gate);
+        let sent = self.forwarded.observe(tick.inputs.gate, tick.now).work;
         if self.lower_bound.learn(sent, tick.dt_s, tick.inputs.is_measured) {
             self.correction = 1.0;
         }
@@ -292,12 +292,6 @@ impl CapController {
         });
     }
 
-    /// Work that went to the origin since the last tick, in cost units.
-    fn sent(&mut self, gate: &Totals) -> f64 {
-        let before = self.forwarded.replace(gate.forwarded_cost).unwrap_or(gate.forwarded_cost);
-        gate.forwarded_cost.saturating_sub(before).units()
-    }
-
     /// What a tick leaves of a memory of so many seconds, or of [`WAIT_MEMORY`] requests if they take longer.
     fn keep(&self, tick: &Tick<'_>, least_s: f64) -> f64 {
         let requests_s = WAIT_MEMORY * tick.mean_cost() / self.flow_per_s(tick).max(1e-3);
@@ -313,7 +307,7 @@ impl CapController {
         let per_s = self.flow_per_s(tick).max(1e-6);
         let wait_s = if gate.admitted == 0 { 0.0 } else { gate.admitted_cost.units() / per_s };
         let target_s = self.target_s(tick, per_s);
-        self.wait_s += (wait_s.min(100.0 * target_s) - self.wait_s) * (1.0 - kept);
+        self.wait_s.add(wait_s.min(100.0 * target_s), kept);
         self.is_held = wait_s > if self.is_held { target_s } else { HOLD * target_s };
         target_s
     }
@@ -338,7 +332,7 @@ impl CapController {
     }
 
     fn correct(&mut self, tick: &Tick<'_>, target_s: f64, is_wanted: bool) {
-        let over = self.wait_s / target_s - 1.0;
+        let over = self.wait_s.get().unwrap_or(0.0) / target_s - 1.0;
         let is_waiting = self.demand.is_waiting(tick.now);
         let in_transit = if is_waiting { self.begun.get().unwrap_or(0.0) * IN_TRANSIT_S } else { 0.0 };
         let is_full = self.free().is_some_and(|free| free < 1.0 + in_transit);

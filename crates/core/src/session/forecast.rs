@@ -215,7 +215,7 @@ impl Forecast {
 
 /// How much a session counts.
 pub(super) fn activity(entry: &Entry, pause_s: f64, now: Timestamp) -> f64 {
-    (-entry.idle(now).as_secs_f64() / pause_s).exp()
+    keep(entry.idle(now).as_secs_f64(), pause_s)
 }
 
 #[cfg(test)]

@@ -1,27 +1,12 @@
-//! Exponential averages of figures that are read once an interval (paper, section 5).
-
-/// An average in which the figures of the last n intervals count most.
-///
-/// ```text
-/// average = (1 - alpha) * average + alpha * figure,    alpha = 2 / (n + 1)
-/// ```
-///
-/// With this alpha its figures are as old on average as those of a plain mean of n. Rejected: the plain
-/// mean. It needs n figures for each rule, and falls again when the spike of n intervals ago leaves it.
-#[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct Average(Option<f64>);
-
-impl Average {
-    /// `keep`: the part of the average that stays, of [`keep`].
-    pub fn add(&mut self, figure: f64, keep: f64) {
-        self.0 = Some(self.0.map_or(figure, |average| keep * average + (1.0 - keep) * figure));
-    }
-
-    /// `None` before the first figure.
-    pub fn get(self) -> Option<f64> {
-        self.0
-    }
-}
+//! Exponential averages of figures that are read once an interval (paper, section 5), in which the figures of
+//! the last n intervals count most.
+//!
+//! ```text
+//! average = (1 - alpha) * average + alpha * figure,    alpha = 2 / (n + 1)
+//! ```
+//!
+//! With this alpha its figures are as old on average as those of a plain mean of n. Rejected: the plain
+//! mean. It needs n figures for each rule, and falls again when the spike of n intervals ago leaves it.
 
 /// What an average over `intervals` keeps when a figure of `elapsed` intervals comes: 1 - alpha for one.
 pub fn keep(intervals: u32, elapsed: f64) -> f64 {
@@ -36,10 +21,11 @@ pub fn alpha(intervals: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decaying::Ewma;
 
     #[test]
     fn the_first_figure_counts_whole_and_later_ones_by_alpha() {
-        let mut average = Average::default();
+        let mut average = Ewma::default();
         assert_eq!(average.get(), None);
         average.add(10.0, keep(3, 1.0));
         assert_eq!(average.get(), Some(10.0));
@@ -51,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_figure_of_two_intervals_counts_as_two_of_one() {
-        let (mut once, mut twice) = (Average::default(), Average::default());
+        let (mut once, mut twice) = (Ewma::default(), Ewma::default());
         once.add(0.0, 0.0);
         twice.add(0.0, 0.0);
         once.add(8.0, keep(5, 2.0));

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::averages::Average;
+use crate::decaying::Ewma;
 
 /// By how much a capacity rises in an interval in which a slot is free: slower than the rates of rules
 /// follow it (5 %), so that a rate changes once in five intervals at most while the capacity is probed.
@@ -40,8 +40,8 @@ struct Service {
     accepted: u64,
     ended: u64,
     /// Connections per second.
-    capacity: Average,
-    taken: Average,
+    capacity: Ewma,
+    taken: Ewma,
 }
 
 impl Services {
@@ -74,7 +74,7 @@ impl Services {
 
 impl Service {
     fn new(state: &ServiceState<'_>) -> Self {
-        let (capacity, taken) = (Average::default(), Average::default());
+        let (capacity, taken) = (Ewma::default(), Ewma::default());
         Self { was_full: false, accepted: state.accepted, ended: state.ended, capacity, taken }
     }
 
@@ -85,7 +85,7 @@ impl Service {
         if self.was_full && state.is_full {
             self.capacity.add(ended, kept);
         } else if let Some(capacity) = self.capacity.get() {
-            self.capacity = Average::default();
+            self.capacity = Ewma::default();
             self.capacity.add(PROBE * capacity, 0.0);
         }
         (self.was_full, self.accepted, self.ended) = (state.is_full, state.accepted, state.ended);
