@@ -129,7 +129,7 @@ mod tests {
     fn the_capacity_is_shown_with_its_origin_and_age() {
         let tunables = |rate: f64, max_in_flight| {
             let capacity = Rate::per_second(rate).unwrap_or_default();
-            Tunables { outflow: capacity, capacity, max_in_flight, keeps_queue: false }
+            Tunables { outflow: capacity, capacity, max_in_flight }
         };
         for (rate, limit, phase, said) in [
             (98.4, Some(10), Phase::Settled, "settled 98/s, 10 in flight"),

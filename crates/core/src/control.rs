@@ -36,8 +36,6 @@ pub struct Tunables {
     pub capacity: Rate,
     /// Requests the gate lets the origin work on at once; `None`: no limit.
     pub max_in_flight: Option<u32>,
-    /// The estimator sets an in-flight limit, so the room keeps the gate's queue from running empty.
-    pub keeps_queue: bool,
 }
 
 /// The operator's bounds on the tunables.
@@ -109,8 +107,8 @@ impl Control {
             }
             RemoteOrigin::Silent(silence) => self.without_reports(silence, now),
         };
-        let keeps_queue = self.set_room_targets(room, &tunables, now);
-        room.look_out(keeps_queue && estimate.phase == Phase::Searching, now);
+        self.set_room_targets(room, &tunables, now);
+        room.look_out(self.is_limit_in_force() && estimate.phase == Phase::Searching, now);
         admission.tick(gate, is_origin_usable, now);
         (tunables, estimate)
     }
@@ -125,17 +123,19 @@ impl Control {
         Some(tunables)
     }
 
-    /// Sets the room's targets; returns whether a queue is kept at the gate.
-    fn set_room_targets(&self, room: &Room, tunables: &Tunables, now: Timestamp) -> bool {
+    /// Whether the estimator's in-flight limit decides what the origin does. Without reports of the queue
+    /// that it leaves, the rate has to.
+    fn is_limit_in_force(&self) -> bool {
+        !self.silence.is_silent() && self.last.is_some_and(|last| last.max_in_flight.is_some())
+    }
+
+    fn set_room_targets(&self, room: &Room, tunables: &Tunables, now: Timestamp) {
         let Tunables { capacity, outflow, .. } = *tunables;
         room.order_limit(tunables.max_in_flight, self.last.is_none_or(|last| last.confidence > 0.0));
-        // A queue cannot be kept without reports of its length: until there are some, the rate governs.
-        let keeps_queue = tunables.keeps_queue && !self.silence.is_silent();
         if !mutants::is(Mutant::TargetsStayAsTheyWere) {
-            let targets = RoomTargets { capacity, outflow, ceiling: self.bounds.capacity, keeps_queue };
-            room.set_targets(&targets, now);
+            let ceiling = if self.is_limit_in_force() { self.bounds.capacity } else { outflow };
+            room.set_targets(&RoomTargets { capacity, outflow, ceiling }, now);
         }
-        keeps_queue
     }
 
     /// Without reports from the origin the last estimate holds for a while, and then decays.
@@ -158,8 +158,7 @@ impl Control {
         let confidence = if update.is_none_or(|update| update.is_measured) { 1.0 } else { 0.0 };
         let estimate = Estimate { capacity, gain: 1.0, max_in_flight, phase: Phase::Configured, confidence };
         let (tunables, estimate) = self.put_in_force(estimate, now);
-        let keeps_queue = update.is_some_and(|update| update.keeps_queue);
-        (Tunables { capacity, outflow: capacity, keeps_queue, ..tunables }, estimate)
+        (Tunables { capacity, outflow: capacity, ..tunables }, estimate)
     }
 
     fn put_in_force(&mut self, estimate: Estimate, now: Timestamp) -> (Tunables, Estimate) {
@@ -252,7 +251,6 @@ impl Bounds {
             outflow: within(estimate.capacity.get() * estimate.gain.max(1.0)),
             capacity,
             max_in_flight: limits.into_iter().flatten().min(),
-            keeps_queue: estimate.max_in_flight.is_some(),
         }
     }
 }

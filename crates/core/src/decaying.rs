@@ -1,4 +1,4 @@
-//! Means with an exponential memory, in time or in samples.
+//! What decays exponentially: means, in time or in samples, and visitors in transit.
 
 /// A decaying sum over the equally decaying sum of something else: a mean; over a sum of seconds, a rate.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
@@ -50,6 +50,28 @@ impl From<f64> for Ewma {
     /// It was `value` all the time.
     fn from(value: f64) -> Self {
         Self(Some(value))
+    }
+}
+
+/// Visitors in transit, or their work: `P' = admitted * show-up ratio - P / T`, with a mean of `T` from being
+/// admitted to being here.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct InTransit(f64);
+
+impl InTransit {
+    pub(crate) fn get(self) -> f64 {
+        self.0
+    }
+
+    pub(crate) fn add(&mut self, admitted: f64) {
+        self.0 += admitted;
+    }
+
+    /// Lets `dt_s` pass, where visitors take `mean_s` to come. Returns what has come.
+    pub(crate) fn pass(&mut self, dt_s: f64, mean_s: f64) -> f64 {
+        let came = self.0 * (1.0 - keep(dt_s, mean_s));
+        self.0 -= came;
+        came
     }
 }
 

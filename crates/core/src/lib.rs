@@ -39,7 +39,6 @@ pub mod virtual_clock;
 
 mod bits;
 mod decaying;
-mod in_transit;
 mod mutants;
 mod origin_flow;
 mod queue_target;

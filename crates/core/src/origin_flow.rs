@@ -41,10 +41,9 @@ mod tests {
 
     #[test]
     fn what_was_forwarded_before_the_first_observation_counts_where_the_gate_is_known_to_be_new() {
-        let gate = |hundredths| Totals {
-            forwarded_cost: Cost::from_hundredths(hundredths),
-            forwarded_entering: Cost::from_hundredths(hundredths / 10),
-            ..Totals::default()
+        let gate = |hundredths| {
+            let (all, entering) = (Cost::from_hundredths(hundredths), Cost::from_hundredths(hundredths / 10));
+            Totals { forwarded_cost: all, forwarded_entering: entering, ..Totals::default() }
         };
         let at = Timestamp::from_secs;
         for (mut flow, first) in [(OriginFlow::default(), 0.0), (OriginFlow::from(at(8)), 7.0)] {

@@ -1,4 +1,4 @@
-//! How long a queue is kept at the gate where an in-flight limit governs:
+//! How long a queue is kept at a gate that has an in-flight limit:
 //!
 //! ```text
 //! Q*  =  0.1 s F + sqrt(F v 1 s) + v / 2

@@ -371,10 +371,9 @@ impl Room {
             let promised_per_s = self.schedule.slots.limit().units() * self.attendance.show_up_upper.load();
             outflow.time_for(due.since(clock_at).as_secs_f64() * promised_per_s)
         } else {
-            let behind = load.backlog_s(now) - load.target_s();
             let in_transit = self.attendance.in_transit.load();
             // Nobody knows when an origin comes back that is gone.
-            let behind = behind.clamp(0.0, RETRY_CLOSED.as_secs_f64());
+            let behind = load.excess_s(now).clamp(0.0, RETRY_CLOSED.as_secs_f64());
             outflow.time_for(ahead.cost.units() * share + in_transit.units()) + behind
         };
         let wait = if mutants::is(Mutant::HalfTheWait) { wait / 2.0 } else { wait };
@@ -434,7 +433,7 @@ impl Room {
 /// The control side.
 impl Room {
     /// The control tick, every 100 ms or so: moves the virtual clock, learns, forgets. `queued`: admitted
-    /// work that waits for the origin. Where a queue is kept: [`Room::tick_with`].
+    /// work that waits for the origin. Where the gate has an in-flight limit: [`Room::tick_with`].
     pub fn tick(&self, now: Timestamp, queued: Cost) {
         self.control().tick_queued(self, queued, now);
     }
@@ -471,12 +470,12 @@ impl Room {
         self.schedule.slots.between(clock_at, until).visitors + self.attendance.visitors_in_transit(clock_at)
     }
 
-    /// Sets the capacity, which governs by itself: [`Room::set_targets`].
+    /// Sets the capacity, and that no more is let in: [`Room::set_targets`].
     pub fn set_capacity(&self, capacity: Rate, now: Timestamp) {
         self.set_targets(&capacity.into(), now);
     }
 
-    /// Visitors whom the virtual clock has admitted and who have not come yet, where a queue is kept.
+    /// Visitors whom the virtual clock has admitted and who have not come yet.
     pub(crate) fn coming(&self) -> u32 {
         self.control().coming(self)
     }

@@ -14,9 +14,9 @@
 //! * `Q` work queued for the origin; `target` 50 ms plus half an average visitor (work is whole visitors).
 //! * `g` 0.7/s, less where one visitor takes long: the loop cannot be faster than the work of one visitor.
 //!
-//! That is the pace where a rate governs. Where an estimator sets an in-flight limit, `V` moves so
-//! that a short queue is kept at the gate (`room/queue_pacer.rs`); `C` is then for positions and waits only,
-//! and the pace above, with the operator's ceiling for `C`, is an upper bound.
+//! Where the gate has an in-flight limit, `V` moves besides no faster than keeps a short queue there
+//! (`room/queue_pacer.rs`): the slower of the two counts. Where an estimator sets that limit, `C` in the pace
+//! above is not its estimate, which is for positions and waits only, but the operator's bound.
 //!
 //! No ticket has to be changed. When the capacity falls, `V` slows down: the order remains, and no one is
 //! refused (re-slotting with seniority). When visitors do not come, the origin has spare time or the capacity

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use crate::decaying::{self, DecayingRatio, Ewma};
+use crate::decaying::{self, DecayingRatio};
 
 /// Share of the period after which there is a figure: one request in the first tick is no rate.
 const ENOUGH: f64 = 0.5;
@@ -62,39 +62,5 @@ impl Weighted {
     /// Events per second; `None` until half a period has been seen.
     pub fn get(&self) -> Option<f64> {
         self.rate.get().filter(|_| self.rate.over >= 1.0 - (-ENOUGH).exp())
-    }
-}
-
-/// The mean of a figure that has a value at every time, such as open connections.
-#[derive(Clone, Copy, Debug)]
-pub struct Mean {
-    period: Duration,
-    mean: Ewma,
-}
-
-impl Mean {
-    /// An average without data.
-    pub fn new(period: Duration) -> Self {
-        Self { period, mean: Ewma::default() }
-    }
-
-    /// Goes over to another period.
-    pub fn set_period(&mut self, period: Duration) {
-        self.period = period;
-    }
-
-    /// Adds the value during the last `span`. The first value is the mean.
-    pub fn add(&mut self, value: f64, span: Duration) {
-        self.mean.add(value, if self.period.is_zero() { 0.0 } else { keep(span, self.period) });
-    }
-
-    /// `None` before the first value.
-    pub fn get(&self) -> Option<f64> {
-        self.mean.get()
-    }
-
-    /// Forgets all values.
-    pub fn forget(&mut self) {
-        self.mean = Ewma::default();
     }
 }

@@ -5,7 +5,11 @@
 //! "The term 'request' can denote arriving IP packets, TCP/IP session set-up requests, or URL requests": here
 //! URL requests or connections. Refused requests count too, otherwise the level would fall by its own effect.
 
-use super::{Common, DetectorInputs, Judge, Judgement, Mean, Resource, Sampler, SessionCount, Weighted};
+use std::time::Duration;
+
+use super::averages::keep;
+use super::{Common, DetectorInputs, Judge, Judgement, Resource, Sampler, SessionCount, Weighted};
+use crate::decaying::Ewma;
 use crate::units::{ClassId, Timestamp};
 
 /// What counts as a request.
@@ -81,7 +85,8 @@ pub(super) enum Open {
 pub(super) struct OpenLevel {
     open: Open,
     sampler: Sampler,
-    mean: Mean,
+    period: Duration,
+    mean: Ewma,
     judge: Judge,
 }
 
@@ -90,7 +95,8 @@ impl OpenLevel {
         Self {
             open,
             sampler: Sampler::new(common.sampling),
-            mean: Mean::new(common.period),
+            period: common.period,
+            mean: Ewma::default(),
             judge: Judge::new(&common.judge),
         }
     }
@@ -104,18 +110,18 @@ impl Resource for OpenLevel {
             Open::Sessions => inputs.sessions,
         };
         let Some(SessionCount { open, begun }) = count else {
-            self.mean.forget();
+            self.mean = Ewma::default();
             return self.judge.take(None, now);
         };
         if let Some(since) = self.sampler.check(begun, now) {
-            self.mean.add(open as f64, since.span);
+            self.mean.add(open as f64, keep(since.span, self.period));
             self.judge.take(self.mean.get(), now);
         }
     }
 
     fn retune(&mut self, common: &Common, now: Timestamp) {
         self.sampler.set_sampling(common.sampling);
-        self.mean.set_period(common.period);
+        self.period = common.period;
         self.judge.retune(&common.judge, now);
     }
 

@@ -31,7 +31,7 @@ mod sampling;
 mod sources;
 
 pub use adaptive::{Adaptive, AdaptiveConfig, Thresholds};
-pub use averages::{Mean, Weighted};
+pub use averages::Weighted;
 pub use counters::Counted;
 pub use excess::{Excess, ExcessConfig, LEAST};
 pub use judge::{Judge, JudgeConfig, Judgement, Limit};

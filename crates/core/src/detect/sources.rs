@@ -6,16 +6,17 @@
 
 use std::time::Duration;
 
-use super::{
-    Common, DetectorInputs, Judge, Judgement, Mean, Reading, Resource, Sampler, SourceId, plausible,
-};
+use super::averages::keep;
+use super::{Common, DetectorInputs, Judge, Judgement, Reading, Resource, Sampler, SourceId, plausible};
+use crate::decaying::Ewma;
 use crate::units::Timestamp;
 
 /// (g) A figure of a host, averaged over the period.
 pub(super) struct HostFigure {
     source: SourceId,
     readings: Readings,
-    mean: Mean,
+    period: Duration,
+    mean: Ewma,
     sampler: Sampler,
     judge: Judge,
 }
@@ -25,7 +26,8 @@ impl HostFigure {
         Self {
             source,
             readings: Readings::new(common.time_to_live),
-            mean: Mean::new(common.period),
+            period: common.period,
+            mean: Ewma::default(),
             sampler: Sampler::new(common.sampling),
             judge: Judge::new(&common.judge),
         }
@@ -37,13 +39,13 @@ impl Resource for HostFigure {
         self.readings.update(inputs.reading(self.source), now);
         let Some(value) = self.readings.value(now) else {
             // The first reading after a gap is not averaged with those before.
-            self.mean.forget();
+            self.mean = Ewma::default();
             return self.judge.take(None, now);
         };
         let is_first = self.mean.get().is_none();
         let checked = self.sampler.check(self.readings.count, now);
         if let Some(since) = checked.or(is_first.then(Default::default)) {
-            self.mean.add(value, since.span);
+            self.mean.add(value, keep(since.span, self.period));
             self.judge.take(self.mean.get(), now);
         }
     }
@@ -51,7 +53,7 @@ impl Resource for HostFigure {
     fn retune(&mut self, common: &Common, now: Timestamp) {
         self.readings.time_to_live = common.time_to_live;
         self.sampler.set_sampling(common.sampling);
-        self.mean.set_period(common.period);
+        self.period = common.period;
         self.judge.retune(&common.judge, now);
     }
 

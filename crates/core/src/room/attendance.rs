@@ -31,7 +31,7 @@
 //! a wait counted from the virtual clock on would leave out.
 //!
 //! Summed up before it is compared: second by second, work that came beyond the ratio would be lost, and `P`
-//! be too much. Where a queue is kept at the gate, `queue_pacer.rs` has its own account of it.
+//! be too much. Where the gate has a queue, `queue_pacer.rs` has its own account of it.
 
 use super::presence::{Presence, PresentWork};
 use super::show_up::ShowUps;
@@ -61,8 +61,8 @@ pub(super) struct Attendance {
     pub(super) show_up_upper: AtomicF64,
     /// Upper estimate of the share that comes of work whose visitors are not heard of.
     silent_upper: AtomicF64,
-    /// Work of visitors whose turn has come and who have not: all of them where a rate governs, those who
-    /// were asked to come again where a queue is kept.
+    /// Work of visitors whose turn has come and who have not: all of them, or where the gate has a queue
+    /// those who were asked to come again.
     pub(super) in_transit: Atomic<Cost>,
 }
 

@@ -265,6 +265,5 @@ impl Checker {
 }
 
 fn targets(update: &ControlUpdate) -> RoomTargets {
-    let ControlUpdate { capacity, ceiling, keeps_queue, .. } = *update;
-    RoomTargets { capacity, outflow: capacity, ceiling, keeps_queue }
+    RoomTargets { ceiling: update.ceiling, ..update.capacity.into() }
 }

@@ -123,10 +123,10 @@ impl RoomControl {
         let dt_s = now.since(self.last_tick).as_secs_f64();
         let last_tick = self.last_tick;
         self.last_tick = last_tick.max(now);
-        let drain = load.drain();
-        if drain > Rate::ZERO {
-            let burst_s = room.settings.burst(drain).as_secs_f64();
-            self.spare.forgotten(load.backlog.forget_spare(now, burst_s), drain);
+        let ceiling = load.ceiling();
+        if ceiling > Rate::ZERO {
+            let burst_s = room.settings.burst(ceiling).as_secs_f64();
+            self.spare.forgotten(load.backlog.forget_spare(now, burst_s), ceiling);
         }
         self.max_queued = news.map_or(self.max_queued, |(gate, _)| load.queue_bound(gate));
         self.mean_cost.tick(&load.mean_cost, dt_s);
@@ -142,7 +142,7 @@ impl RoomControl {
         tickets.lateness.follow(clock_at, now, dt_s);
         room.attendance.presence.tick(clock_at + tickets.lateness.tolerance.load(), now);
         self.judge_no_shows(room, now, dt_s);
-        if self.targets.keeps_queue {
+        if load.has_queue() {
             room.attendance.in_transit.store(self.queue_pacer.asked_again());
         } else {
             let slot = room.schedule.slots.work_of(clock_at.second());
@@ -170,7 +170,7 @@ impl RoomControl {
         }
     }
 
-    /// Visitors in transit, where a queue is kept.
+    /// Visitors in transit.
     pub(super) fn coming(&self, room: &Room) -> u32 {
         // The cast saturates.
         (self.queue_pacer.in_transit() / room.tickets.load.mean_cost().units()) as u32
@@ -210,7 +210,7 @@ impl RoomControl {
             clock.set(VirtualTime { at: from.max(now), follows_clock: true });
             return;
         }
-        let pace = if self.targets.keeps_queue { self.queue_pace(room, now) } else { rate_pace(room, now) };
+        let pace = self.pace(room, now);
         let last_due = room.schedule.last_due();
         let (wanted, show_up) = (pace * 100.0 * dt_s, room.attendance.show_up.load());
         let sessions = self.session_pacer.max_visitors(show_up).map(|visitors| {
@@ -218,7 +218,7 @@ impl RoomControl {
             SessionLimit { work: visitors * mean_cost, mean_cost }
         });
         let is_limited = sessions.is_some_and(|sessions| sessions.work < wanted);
-        self.queue_pacer.is_overruled = is_limited;
+        self.queue_pacer.is_overruled |= is_limited;
         room.session_slots.set_limiting(is_limited);
         let work = sessions.map_or(wanted, |sessions| wanted.min(sessions.work));
         // Beyond the ring nothing is known: a wall clock that jumped is followed.
@@ -236,14 +236,21 @@ impl RoomControl {
         clock.set(VirtualTime { at, follows_clock: at >= last_due && pace > 0.0 && capacity > Rate::ZERO });
     }
 
-    /// Promised work to admit per second where a queue is kept, at most what the operator's ceiling allows.
-    fn queue_pace(&mut self, room: &Room, now: Timestamp) -> f64 {
-        if self.is_origin_gone || room.tickets.load.capacity() == Rate::ZERO {
+    /// Promised work to admit per second: what the gate's queue needs, and at most what the ceiling allows.
+    fn pace(&mut self, room: &Room, now: Timestamp) -> f64 {
+        let load = &room.tickets.load;
+        if self.is_origin_gone || load.capacity() == Rate::ZERO {
             return 0.0;
+        }
+        let most = ceiling_pace(room, now);
+        if most.is_finite() && !load.has_queue() {
+            self.queue_pacer.is_overruled = true;
+            return most;
         }
         let inputs = self.pacing_inputs(room);
         let pace = self.queue_pacer.pace(&inputs);
-        if self.targets.ceiling >= Rate::MAX { pace } else { pace.min(rate_pace(room, now)) }
+        self.queue_pacer.is_overruled = most < pace;
+        pace.min(most)
     }
 
     fn judge_no_shows(&mut self, room: &Room, now: Timestamp, dt_s: f64) {
@@ -269,15 +276,15 @@ impl RoomControl {
         if *targets == before {
             return;
         }
-        if !(targets.keeps_queue && before.keeps_queue) {
-            // The old targets govern until now. (A queue is kept whatever the capacity.)
+        let is_ceiling_new = targets.ceiling != before.ceiling;
+        if is_ceiling_new {
+            // The old one applies until now.
             self.step(room, None, now);
         }
         self.targets = *targets;
         room.tickets.load.set_targets(targets, now);
         let capacity = targets.capacity;
-        let stays = targets.keeps_queue && room.schedule.is_near(&self.density, capacity);
-        if capacity > Rate::ZERO && !stays {
+        if capacity > Rate::ZERO && (is_ceiling_new || !room.schedule.is_near(&self.density, capacity)) {
             self.fit_schedule(room, now);
         }
     }
@@ -330,9 +337,9 @@ impl RoomControl {
         let sessions = self.tokenchecks.sessions();
         self.set_session_pace(room, sessions);
         self.bypass.expected = self.tokenchecks.expected();
-        let (backlog, drain) = (&room.tickets.load.backlog, room.tickets.load.drain());
-        let booked = self.spare.book(report.admitted, report.over, drain);
-        backlog.add(booked.min(drain.over(MAX_BOOKED)), drain);
+        let (backlog, ceiling) = (&room.tickets.load.backlog, room.tickets.load.ceiling());
+        let booked = self.spare.book(report.admitted, report.over, ceiling);
+        backlog.add(booked.min(ceiling.over(MAX_BOOKED)), ceiling);
         backlog.bound(now, MAX_BOOKED);
         self.update(room)
     }
@@ -342,7 +349,6 @@ impl RoomControl {
             capacity: room.capacity(),
             clock: room.tickets.clock.value(),
             max_in_flight: self.tokenchecks.limit_of_each(),
-            keeps_queue: self.targets.keeps_queue,
             ceiling: self.targets.ceiling,
             is_waited: room.busy(self.last_tick),
             is_measured: !self.tokenchecks.is_estimate_initial,
@@ -350,13 +356,16 @@ impl RoomControl {
     }
 }
 
-/// Promised work to admit per second where a rate governs. Bypass traffic is subtracted: left to the gain
-/// alone, it would become a backlog of a second and more.
-fn rate_pace(room: &Room, now: Timestamp) -> f64 {
+/// Promised work per second that the ceiling allows. Bypass traffic is subtracted: left to the gain alone, it
+/// would become a backlog of a second and more.
+fn ceiling_pace(room: &Room, now: Timestamp) -> f64 {
     let load = &room.tickets.load;
-    if mutants::is(Mutant::ClockRunsAhead) {
-        return load.drain().get() * 1.3 / room.attendance.show_up.load();
+    if load.ceiling() >= Rate::MAX {
+        return f64::INFINITY;
     }
-    let left = room.bypass.left_of(load.drain());
+    if mutants::is(Mutant::ClockRunsAhead) {
+        return load.ceiling().get() * 1.3 / room.attendance.show_up.load();
+    }
+    let left = room.bypass.left_of(load.ceiling());
     left * pace(load.backlog_s(now), load.mean_cost_s()) / room.attendance.show_up.load()
 }

@@ -1,8 +1,9 @@
 //! What is ahead of the origin, and whether it is so far behind that admitted visitors must come again.
 //!
-//! There are two measures. Where a rate governs, the virtual backlog counts: work admitted minus what the
-//! capacity has done. Where the in-flight limit governs, a short queue is kept at the gate
-//! (`queue_target.rs`) and its length counts; the virtual backlog is then that of the operator's ceiling.
+//! There are two measures, each with its own target, and the one that is further beyond it counts. The
+//! virtual backlog is the work admitted minus what the ceiling has done since: a configured capacity, or
+//! where an estimator's in-flight limit decides what the origin does, the operator's bound. There is a queue
+//! at the gate (`queue_target.rs`) where that has an in-flight limit.
 
 use std::sync::Mutex;
 
@@ -31,47 +32,20 @@ const FILL: f64 = 0.75;
 /// Queued work that represents "there is no origin": no one enters.
 pub(super) const ORIGIN_GONE: Cost = Cost::from_hundredths(u64::MAX / 4);
 
-/// Work per second that the gate sends to the origin, as of late.
-struct Flow {
-    per_s: AtomicF64,
-    forwarded: Mutex<OriginFlow>,
-    observed_at: Atomic<Timestamp>,
-}
-
-impl Flow {
-    fn new(now: Timestamp) -> Self {
-        let (per_s, forwarded) = (AtomicF64::new(0.0), Mutex::new(OriginFlow::from(now)));
-        Self { per_s, forwarded, observed_at: Atomic::new(now) }
-    }
-
-    fn observe(&self, gate: &Totals, now: Timestamp) -> Sent {
-        self.observed_at.store(now);
-        let sent = lock(&self.forwarded).observe(gate, now);
-        if sent.over_s > 0.0 {
-            let mut per_s = Ewma::from(self.per_s.load());
-            per_s.add(sent.work / sent.over_s, keep(sent.over_s, FLOW_MEMORY_S));
-            self.per_s.store(per_s.get().unwrap_or_default());
-        }
-        sent
-    }
-
-    /// Hundredths forwarded since the last observation, as far as it goes on like that.
-    fn since_observed(&self, now: Timestamp) -> f64 {
-        self.per_s.load() * now.since(self.observed_at.load()).as_secs_f64() * 100.0
-    }
-}
-
 pub(super) struct OriginLoad {
     /// What waits are computed with.
     capacity: Atomic<Rate>,
     /// What the virtual backlog is worked off at.
-    drain: Atomic<Rate>,
+    ceiling: Atomic<Rate>,
     pub(super) backlog: Backlog,
-    /// Work queued for the origin as of the last tick, and where a queue is kept, what entered since.
+    /// Work queued for the origin as of the last tick, and where the gate has a limit, what entered since.
     queued: Atomic<Cost>,
-    /// Most work in the gate's queue that visitors whose turn has come may join; `None`: no queue is kept.
+    /// Most work in the gate's queue that visitors whose turn has come may join; `None`: it has no limit.
     max_queued: Atomic<Option<Cost>>,
-    flow: Flow,
+    /// Work per second that goes to the origin, as of late, and what it was computed from.
+    flow_per_s: AtomicF64,
+    forwarded: Mutex<OriginFlow>,
+    observed_at: Atomic<Timestamp>,
     pub(super) mean_cost: MeanCost,
 }
 
@@ -79,41 +53,39 @@ impl OriginLoad {
     pub(super) fn new(capacity: Rate, now: Timestamp) -> Self {
         Self {
             capacity: Atomic::new(capacity),
-            drain: Atomic::new(capacity),
+            ceiling: Atomic::new(capacity),
             backlog: Backlog::new(now),
             queued: Atomic::new(Cost::ZERO),
             max_queued: Atomic::new(None),
-            flow: Flow::new(now),
+            flow_per_s: AtomicF64::new(0.0),
+            forwarded: Mutex::new(OriginFlow::from(now)),
+            observed_at: Atomic::new(now),
             mean_cost: MeanCost::new(),
         }
     }
 
     pub(super) fn set_targets(&self, targets: &RoomTargets, now: Timestamp) {
-        let drain = if targets.keeps_queue { targets.ceiling } else { targets.outflow };
-        self.backlog.rescale(now, self.drain(), drain);
-        self.drain.store(drain);
+        self.backlog.rescale(now, self.ceiling(), targets.ceiling);
+        self.ceiling.store(targets.ceiling);
         self.capacity.store(targets.capacity);
-        if targets.keeps_queue != self.keeps_queue() {
-            // Until the gate is observed, any amount may join.
-            self.max_queued.store(targets.keeps_queue.then(|| Cost::from_hundredths(u64::MAX)));
-        }
     }
 
     pub(super) fn capacity(&self) -> Rate {
         self.capacity.load()
     }
 
-    pub(super) fn drain(&self) -> Rate {
-        self.drain.load()
+    pub(super) fn ceiling(&self) -> Rate {
+        self.ceiling.load()
     }
 
-    fn keeps_queue(&self) -> bool {
+    /// Whether the gate has an in-flight limit.
+    pub(super) fn has_queue(&self) -> bool {
         self.max_queued.load().is_some()
     }
 
     pub(super) fn admit(&self, cost: Cost) {
-        self.backlog.add(cost, self.drain());
-        if self.keeps_queue() {
+        self.backlog.add(cost, self.ceiling());
+        if self.has_queue() {
             // Until the next tick: visitors who enter now are in the gate's queue or pass through it.
             self.queued.add(cost);
         }
@@ -123,7 +95,7 @@ impl OriginLoad {
     /// Work that was admitted will not come. It remains in [`MeanCost::work`]: tokencheck's reports are
     /// differences of a sum that only grows.
     pub(super) fn cancel(&self, cost: Cost) {
-        self.backlog.remove(cost, self.drain());
+        self.backlog.remove(cost, self.ceiling());
     }
 
     pub(super) fn set_queued(&self, queued: Cost) {
@@ -134,13 +106,20 @@ impl OriginLoad {
     pub(super) fn observe(&self, gate: &Totals, now: Timestamp) -> Sent {
         // Requests that only their class's own limits hold back are no burden on the origin.
         self.set_queued(gate.backlog_cost());
-        let sent = self.flow.observe(gate, now);
-        if self.keeps_queue() {
-            // Some of those who come until the next tick go straight to the origin.
-            let free = gate.limit.map_or(f64::MAX, |limit| f64::from(limit.saturating_sub(gate.in_flight)));
-            let most = self.queue_bound(gate) * FILL + free * self.mean_cost().units();
-            self.max_queued.store(Some(Cost::from_hundredths((most * 100.0) as u64)));
+        self.observed_at.store(now);
+        let sent = lock(&self.forwarded).observe(gate, now);
+        if sent.over_s > 0.0 {
+            let mut per_s = Ewma::from(self.flow_per_s.load());
+            per_s.add(sent.work / sent.over_s, keep(sent.over_s, FLOW_MEMORY_S));
+            self.flow_per_s.store(per_s.get().unwrap_or_default());
         }
+        let max_queued = gate.limit.map(|limit| {
+            // Some of those who come until the next tick go straight to the origin.
+            let free = f64::from(limit.saturating_sub(gate.in_flight));
+            let most = self.queue_bound(gate) * FILL + free * self.mean_cost().units();
+            Cost::from_hundredths((most * 100.0) as u64)
+        });
+        self.max_queued.store(max_queued);
         sent
     }
 
@@ -153,7 +132,7 @@ impl OriginLoad {
 
     /// Work per second that the origin takes: the capacity, or what it was seen to take if that is more.
     fn known_flow(&self) -> f64 {
-        self.capacity().get().max(self.flow.per_s.load())
+        self.capacity().get().max(self.flow_per_s.load())
     }
 
     pub(super) fn mean_cost(&self) -> Cost {
@@ -165,14 +144,12 @@ impl OriginLoad {
         self.seconds_of(self.mean_cost())
     }
 
-    /// The backlog aimed at, in seconds of work at capacity.
-    pub(super) fn target_s(&self) -> f64 {
+    /// Seconds of work at capacity by which what is ahead of the origin exceeds what is aimed at.
+    pub(super) fn excess_s(&self, now: Timestamp) -> f64 {
+        let (queued, mean_cost) = (self.queued.load().units(), self.mean_cost().units());
         let capacity = self.capacity().get();
-        if self.keeps_queue() && capacity > 0.0 {
-            queue_target(capacity, self.mean_cost().units(), f64::MAX) / capacity
-        } else {
-            target_s(self.mean_cost_s())
-        }
+        let of_queue = queued - queue_target(capacity, mean_cost, f64::MAX);
+        (self.backlog.seconds(now) - target_s(self.mean_cost_s())).max(of_queue / capacity)
     }
 
     /// Work ahead of the origin, in seconds at capacity: admitted or really queued, whichever is more.
@@ -187,37 +164,39 @@ impl OriginLoad {
         if capacity > 0.0 { work.units() / capacity } else { 0.0 }
     }
 
-    /// Whether a kept queue is so long that newcomers wait in the room, even if they are the first there.
-    pub(super) fn is_crowded(&self, now: Timestamp) -> bool {
-        self.keeps_queue() && self.is_behind(Punctuality::OnTime, now)
+    /// The queue to aim at for what the origin takes, in cost units.
+    fn queue_target(&self) -> f64 {
+        queue_target(self.known_flow(), self.mean_cost().units(), f64::MAX)
     }
 
-    /// Whether a kept queue is longer than it should be.
+    /// Whether the gate's queue is longer than it should be.
     pub(super) fn is_queue_long(&self) -> bool {
-        let target = queue_target(self.known_flow(), self.mean_cost().units(), f64::MAX);
-        self.keeps_queue() && self.queued.load().units() > target
+        self.has_queue() && self.queued.load().units() > self.queue_target()
+    }
+
+    /// Whether the gate's queue is so long that newcomers wait in the room, even if they are the first there.
+    pub(super) fn is_crowded(&self, now: Timestamp) -> bool {
+        self.has_queue() && self.is_behind(Punctuality::OnTime, now)
     }
 
     /// Whether the origin is so far behind that visitors whose turn has come are asked to come again.
     pub(super) fn is_behind(&self, punctuality: Punctuality, now: Timestamp) -> bool {
-        let is_on_time = punctuality == Punctuality::OnTime;
         let mean_cost_s = self.mean_cost_s();
-        let Some(most) = self.max_queued.load() else {
-            let bound = if is_on_time { BEHIND_S + mean_cost_s } else { SPARE_S + target_s(mean_cost_s) };
-            return self.backlog_s(now) > bound;
+        let (beyond_s, backlog_s) = match punctuality {
+            Punctuality::OnTime => (BEHIND_S, BEHIND_S + mean_cost_s),
+            Punctuality::Late => (SPARE_S, SPARE_S + target_s(mean_cost_s)),
         };
-        let (queued, flow) = (self.queued.load(), self.known_flow());
-        let target = queue_target(flow, self.mean_cost().units(), f64::MAX);
-        let bound = target + flow * if is_on_time { BEHIND_S } else { SPARE_S };
-        self.is_full(queued, most, now)
-            || queued.units() > bound
-            || self.backlog.seconds(now) > BEHIND_S + mean_cost_s
+        let longest = self.queue_target() + self.known_flow() * beyond_s;
+        self.backlog.seconds(now) > backlog_s || self.queued.load().units() > longest || self.is_full(now)
     }
 
-    /// Whether a kept queue has no positions left but those for requests that never wait in the room.
-    fn is_full(&self, queued: Cost, most: Cost, now: Timestamp) -> bool {
+    /// Whether the gate's queue has no positions left but those for requests that never wait in the room.
+    fn is_full(&self, now: Timestamp) -> bool {
+        let Some(most) = self.max_queued.load() else { return false };
+        let queued = self.queued.load();
         // Since it was observed the origin has gone on.
-        queued > most && queued.hundredths() as f64 - self.flow.since_observed(now) > most.hundredths() as f64
+        let done = self.flow_per_s.load() * now.since(self.observed_at.load()).as_secs_f64() * 100.0;
+        queued > most && queued.hundredths() as f64 - done > most.hundredths() as f64
     }
 
     /// Whether no visitor is let in before its turn.
@@ -234,10 +213,10 @@ mod tests {
 
     const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-    fn load(keeps_queue: bool) -> OriginLoad {
+    fn load(ceiling: Rate) -> OriginLoad {
         let capacity = Rate::per_second(10.0).unwrap_or_default();
         let load = OriginLoad::new(capacity, START);
-        load.set_targets(&RoomTargets { keeps_queue, ..capacity.into() }, START);
+        load.set_targets(&RoomTargets { ceiling, ..capacity.into() }, START);
         load
     }
 
@@ -247,7 +226,7 @@ mod tests {
 
     #[test]
     fn late_visitors_give_way_before_those_on_time() {
-        let load = load(false);
+        let load = load(Rate::per_second(10.0).unwrap_or_default());
         load.admit(units(15));
         assert!(load.is_behind(Punctuality::Late, START) && !load.is_behind(Punctuality::OnTime, START));
         load.admit(units(7));
@@ -263,11 +242,9 @@ mod tests {
 
     #[test]
     fn a_kept_queue_is_long_above_its_target_long_before_it_is_crowded() {
-        let load = load(true);
-        load.observe(
-            &Totals { max_queue: 1_000, max_queue_wait: Duration::from_secs(60), ..Totals::default() },
-            START,
-        );
+        let load = load(Rate::MAX);
+        let (limit, max_queue_wait) = (Some(0), Duration::from_secs(60));
+        load.observe(&Totals { limit, max_queue: 1_000, max_queue_wait, ..Totals::default() }, START);
         let target = queue_target(load.known_flow(), load.mean_cost().units(), f64::MAX) as u64;
         load.admit(units(target));
         assert!(!load.is_queue_long());
@@ -277,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_kept_queue_takes_what_it_can_hold_from_those_in_turn() {
-        let load = load(true);
+        let load = load(Rate::MAX);
         let (max_queue, max_queue_wait) = (8, Duration::from_secs(60));
         let gate = Totals { limit: Some(4), in_flight: 4, max_queue, max_queue_wait, ..Totals::default() };
         load.observe(&gate, START);
@@ -293,12 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_governs_again_leaves_no_bound_of_the_queue() {
-        let load = load(true);
+    fn the_bound_of_the_queue_goes_with_the_limit() {
+        let load = load(Rate::MAX);
         load.observe(&Totals { limit: Some(0), ..Totals::default() }, START);
         load.set_queued(Cost::ONE);
         assert!(load.is_crowded(START));
-        load.set_targets(&Rate::per_second(10.0).unwrap_or_default().into(), START);
-        assert!(!load.is_crowded(START) && !load.is_behind(Punctuality::OnTime, START));
+        load.observe(&Totals { limit: None, ..Totals::default() }, START);
+        load.set_queued(Cost::ONE);
+        assert!(!load.is_crowded(START));
     }
 }

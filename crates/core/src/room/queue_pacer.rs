@@ -1,4 +1,4 @@
-//! The virtual clock's pace where an in-flight limit governs: a short queue is kept at the gate.
+//! The virtual clock's pace where the gate has an in-flight limit: a short queue is kept there.
 //!
 //! The limit decides what the origin does. The room's part is that the gate never runs dry while people wait,
 //! and that they wait in the room, not at the gate. The estimated capacity does not help: too low, it is
@@ -12,7 +12,7 @@
 //! v  = k F - A                   promised work per second that keeps the queue as it is
 //! u  = (v + (Q* - Q + v T - P) / 1 s) / show-up ratio
 //!                                promises admitted per second, 0 <= u <= 4 max(F, outflow)
-//! P                              work in transit (`in_transit.rs`)
+//! P                              work in transit (`decaying.rs`)
 //! F' = (D - F) / 1 s             while the origin is at its limit; else towards max(D, F, outflow)
 //! k' = k r                       r = 0.05/s * clamp((Q* - Q) / Q*, -3, 1);
 //!                                0.3/s while the origin could take more; 0 while that is tried out
@@ -39,9 +39,8 @@
 //! admits one visitor for each that leaves (unstable as soon as visitors take longer than `T`); an integral
 //! over the queue alone (14 s to notice that the capacity was estimated at half).
 
-use crate::decaying::keep;
+use crate::decaying::{InTransit, keep};
 use crate::gate::Totals;
-use crate::in_transit::InTransit;
 use crate::origin_flow::Sent;
 use crate::queue_target::{SessionLoad, newcomers_target};
 use crate::units::Cost;

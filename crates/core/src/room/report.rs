@@ -77,9 +77,7 @@ pub struct ControlUpdate {
     pub clock: VirtualTime,
     /// Requests it may have at the origin at once; `None`: no limit but its own.
     pub max_in_flight: Option<u32>,
-    /// That limit governs: its gate's queue is what counts, not the capacity.
-    pub keeps_queue: bool,
-    /// Most cost units per second let in; [`Rate::MAX`] for no bound.
+    /// Of [`super::RoomTargets`].
     pub ceiling: Rate,
     pub is_waited: bool,
     /// The capacity was measured; else it is an initial estimate.

@@ -25,7 +25,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, Rate, Timestamp};
 use crate::virtual_clock::{Advance, advance};
 
-/// Estimates that differ by less leave the schedule as it is where a queue is kept at the gate.
+/// Capacities that differ by less leave the schedule as it is, unless the ceiling changes as well.
 const CAPACITY_STEP: f64 = 0.05;
 /// Overbooking is changed in steps: every change leaves a seam of one second in the schedule.
 const OVERBOOK_STEP: f64 = 0.02;

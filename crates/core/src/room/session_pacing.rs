@@ -9,7 +9,7 @@
 //! ```
 //!
 //! * `free` session slots now, `p` those that become free per second, `d` the time before the first does.
-//! * `P` visitors in transit (`in_transit.rs`): admitted and not yet here, `T` = 1 s.
+//! * `P` visitors in transit (`decaying.rs`): admitted and not yet here, `T` = 1 s.
 //!
 //! `d` and `p` come from the session table (`session/turnover.rs`). They decide announced waits; admissions
 //! depend on the session slots that are free, and an error of `p` costs half a second of it at most.
@@ -27,7 +27,7 @@
 use std::time::Duration;
 
 use super::types::MAX_WAIT;
-use crate::in_transit::InTransit;
+use crate::decaying::InTransit;
 use crate::session::SessionPace;
 use crate::sync::{AtomicBool, AtomicF64, AtomicU64, Ordering};
 

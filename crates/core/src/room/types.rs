@@ -98,16 +98,14 @@ pub struct RoomTargets {
     pub capacity: Rate,
     /// Cost units per second let in to begin with: the capacity, or more while the origin is probed.
     pub outflow: Rate,
-    /// Most cost units per second let in, whatever the origin could take; [`Rate::MAX`] for no bound.
+    /// Most cost units per second let in: the outflow, or where an estimator's in-flight limit decides what
+    /// the origin does, the operator's bound; [`Rate::MAX`] for no bound.
     pub ceiling: Rate,
-    /// The in-flight limit governs: a short queue is kept at the gate. Else the outflow governs.
-    pub keeps_queue: bool,
 }
 
 impl From<Rate> for RoomTargets {
-    /// A capacity that governs by itself.
     fn from(capacity: Rate) -> Self {
-        Self { capacity, outflow: capacity, ceiling: Rate::MAX, keeps_queue: false }
+        Self { capacity, outflow: capacity, ceiling: capacity }
     }
 }
 

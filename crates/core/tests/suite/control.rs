@@ -49,7 +49,7 @@ fn the_fixed_capacity_is_what_was_set_last() {
             control.set_capacity(rate, NOW);
         }
         let (tunables, estimate) = control.tick(&[], &GateLoad::default(), NOW);
-        let expected = Tunables { capacity, outflow: capacity, max_in_flight: None, keeps_queue: false };
+        let expected = Tunables { capacity, outflow: capacity, max_in_flight: None };
         assert_eq!(tunables, expected);
         assert_eq!((estimate.phase.name(), estimate.confidence), ("configured", confidence));
     }
@@ -132,8 +132,7 @@ fn no_estimate_exceeds_the_operators_bounds() {
         let mut control = Control::new(Box::new(Scripted::new(estimated, gain, limit)), FREE);
         control.reconfigure(bounds);
         let (tunables, _) = control.tick(&[], &GateLoad::default(), NOW);
-        let (capacity, outflow, keeps_queue) = (rate(capacity), rate(outflow), limit.is_some());
-        let expected = Tunables { outflow, capacity, max_in_flight, keeps_queue };
+        let expected = Tunables { outflow: rate(outflow), capacity: rate(capacity), max_in_flight };
         assert_eq!(tunables, expected, "{bounds:?} {estimated} {gain} {limit:?}");
     }
 }

@@ -419,7 +419,7 @@ fn two_processes_use_the_slots_of_tokencheck() {
 #[test]
 fn visitors_whose_turn_has_come_and_who_are_not_here_count_as_the_sessions_they_will_begin() {
     let capacity = Rate::per_second(100.0).unwrap();
-    let targets = RoomTargets { capacity, outflow: capacity, ceiling: Rate::MAX, keeps_queue: true };
+    let targets = RoomTargets { capacity, outflow: capacity, ceiling: Rate::MAX };
     let turns = |each_per_s: Option<f64>| {
         let room = Room::new(config(), capacity, START);
         room.set_targets(&targets, START);

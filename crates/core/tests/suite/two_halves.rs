@@ -167,7 +167,7 @@ fn tokenchecks_samples_reach_tokengens_estimator_and_its_limit_comes_back() {
     let last = *tokengen.loads.lock().unwrap().last().unwrap();
     assert_eq!((last.in_flight, last.queued), (1, 0), "the load is that of tokencheck's gate");
     assert_eq!(check.gate.limit(), Some(20));
-    assert!(check.checker().last_update().is_some_and(|update| update.keeps_queue));
+    assert!(check.checker().last_update().is_some_and(|update| update.ceiling == Rate::MAX));
 }
 
 #[test]

@@ -201,8 +201,7 @@ mod tests {
 
     #[test]
     fn any_state_of_an_estimator_is_valid_json() {
-        let tunables =
-            Tunables { outflow: Rate::MAX, capacity: Rate::ZERO, max_in_flight: None, keeps_queue: false };
+        let tunables = Tunables { outflow: Rate::MAX, capacity: Rate::ZERO, max_in_flight: None };
         let estimate = Estimate {
             capacity: Rate::MAX,
             gain: f64::INFINITY,

@@ -44,11 +44,10 @@ pub const SLACK_SPLIT: Duration = Duration::from_secs(5);
 /// After the last promise and its wait: the grace of late visitors, an ejection's end, a health check.
 pub const TO_NORMAL: Duration = Duration::from_secs(120);
 /// An origin so far behind, in seconds of work that queue at the gate, has less than the operator's capacity.
+/// So has one that is sent so much less than the capacity while every in-flight slot is taken: the queue is
+/// kept short, or visitors give up.
 const FALLS_BEHIND_S: f64 = 0.5;
-/// The same without a queue, because visitors give up: with every in-flight slot taken for a second less than
-/// this part of the capacity is sent.
-const SLOW: f64 = 0.5;
-/// Where a queue is kept at the gate: beyond this much work in it, visitors are asked to come again.
+/// Where the capacity is discovered: beyond this much work in it, visitors are asked to come again.
 const ASKED_AGAIN_S: f64 = 2.0;
 /// An estimator that has not seen the origin at its limit searches for so long once visitors wait.
 const SEARCH_US: u64 = 10_000_000;
@@ -100,6 +99,8 @@ pub(super) struct Calm {
     capacity: f64,
     /// In this second the gate could have sent more.
     had_room: bool,
+    /// What the capacity is more than was sent, since an in-flight slot was last free.
+    missing: f64,
     /// Work sent to the origin, and the most of it in a second.
     sent: f64,
     sent_before: f64,
@@ -266,18 +267,17 @@ impl Calm {
             waits.ticked(sessions, &state.config.settings.session, state.now(now_us), now_us);
         }
         let queued: Cost = state.gate.totals().queued_cost;
-        let is_rate = !state.admission.targets().keeps_queue;
         let gate = state.gate.totals();
         // However long the queue may be, nobody may wait in it for longer than this.
         let most_s = ASKED_AGAIN_S.min(gate.max_queue_wait.as_secs_f64() / 2.0);
         let is_long = 2 * gate.queued >= gate.max_queue || queued.units() > most_s * state.capacity().get();
-        if !is_rate && self.for_slots.is_none() && state.forwards() && is_long {
+        if self.discovers && self.for_slots.is_none() && state.forwards() && is_long {
             // Since a limit fell, or the queue is short, some are asked to come again though it is
             // their turn.
             self.world += 1;
         }
         self.had_room |= state.forwards() && gate.has_room();
-        if is_rate && state.forwards() && queued.units() > FALLS_BEHIND_S * state.capacity().get() {
+        if !self.discovers && state.forwards() && queued.units() > FALLS_BEHIND_S * state.capacity().get() {
             self.disturbed(now_us);
         }
     }
@@ -289,7 +289,8 @@ impl Calm {
         self.busy_us = if process.admission.busy(now) { self.busy_us.or(Some(now_us)) } else { None };
         let sent = self.sent - std::mem::replace(&mut self.sent_before, self.sent);
         let had_room = std::mem::take(&mut self.had_room);
-        if !process.admission.targets().keeps_queue && !had_room && sent < SLOW * self.capacity {
+        self.missing = if had_room { 0.0 } else { (self.missing + self.capacity - sent).max(0.0) };
+        if !self.discovers && self.missing > FALLS_BEHIND_S * self.capacity {
             self.disturbed(now_us);
         }
         self.fastest = self.fastest.max(sent);

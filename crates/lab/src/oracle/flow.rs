@@ -20,9 +20,9 @@
 //! nobody stays away, is late or bypasses the room, nothing goes wrong and the capacity has not fallen, only
 //! the bursts and the control loop's swing are left: `CALM_S` instead of the first and the fifth line.
 //!
-//! Where an estimator governs by the in-flight limit, the capacity bounds nothing: then all this holds of the
-//! operator's ceiling, if there is one, and of the gate's queue, which visitors of the room may not fill
-//! beyond
+//! Where an estimator's in-flight limit decides what the origin does, the capacity bounds nothing: all this
+//! holds of the ceiling, which is then the operator's, if there is one. Visitors of the room may not fill the
+//! gate's queue beyond
 //!
 //! ```text
 //!   2 s                  of what the origin takes: the capacity in force, or what it was seen to take in
@@ -78,7 +78,6 @@ pub(super) struct Flow {
     burst_s: f64,
     overbook: f64,
     last: usize,
-    keeps_queue: bool,
     /// Work sent to the origin in each of the last seconds.
     seen: [f64; 10],
     /// Bypass traffic of the last seconds.
@@ -96,8 +95,8 @@ impl Flow {
         let phases = matches!(scenario.arrivals, Arrivals::Phases { .. });
         let settings = &last.config.settings;
         Self {
-            most: Self::bound_by(last),
-            capacity: last.capacity(),
+            most: ceiling(last),
+            capacity: ceiling(last),
             largest: last.dearest().units(),
             is_calm_by_nature: phases
                 && processes.len() == 1
@@ -109,12 +108,6 @@ impl Flow {
             last: processes.len() - 1,
             ..nothing
         }
-    }
-
-    /// The bound on admitted work: the capacity, or where a queue is kept the operator's ceiling.
-    fn bound_by(process: &GateProcess) -> Rate {
-        let targets = process.admission.targets();
-        if targets.keeps_queue { targets.ceiling } else { process.capacity() }
     }
 
     pub(super) fn lead(&self) -> (f64, f64) {
@@ -140,7 +133,7 @@ impl Flow {
 
     pub(super) fn entered(&mut self, entry: &Entry, processes: &[GateProcess], now_us: u64) -> Finding {
         let Some(process) = processes.last() else { return Ok(()) };
-        let capacity = Self::bound_by(process);
+        let capacity = ceiling(process);
         let cost = match entry {
             Entry::Ticket { ticket, .. } => ticket.cost,
             Entry::AtOnce { cost } => *cost,
@@ -177,9 +170,6 @@ impl Flow {
 
     /// A visitor enters: the gate's queue must not be longer than the room allows.
     fn queue(&self, process: &GateProcess) -> Finding {
-        if !process.admission.targets().keeps_queue {
-            return Ok(());
-        }
         let known = process.capacity().get().max(self.door.units());
         let takes = self.seen.iter().fold(known, |most, seen| most.max(PEAK * seen));
         let queued = process.gate.totals().queued_cost.units();
@@ -210,14 +200,13 @@ impl Flow {
         }
     }
 
-    /// The admitting process has another capacity, or law, than before.
+    /// The admitting process has another ceiling than before.
     fn follow(&mut self, state: &GateProcess, now_us: u64) {
-        let (capacity, keeps_queue) = (Self::bound_by(state), state.admission.targets().keeps_queue);
-        if keeps_queue != self.keeps_queue {
-            self.keeps_queue = keeps_queue;
+        let capacity = ceiling(state);
+        if self.capacity >= Rate::MAX {
             self.lead = 0.0;
             self.at_us = now_us;
-        } else if capacity != self.capacity && self.capacity > Rate::ZERO && self.capacity < Rate::MAX {
+        } else if capacity != self.capacity && self.capacity > Rate::ZERO {
             // The lead is kept in seconds when the capacity falls, and in work when it rises.
             self.leak(self.capacity.get(), now_us);
             self.lead *= (capacity.get() / self.capacity.get()).min(1.0);
@@ -243,7 +232,7 @@ impl Flow {
         let queued = std::mem::replace(&mut self.queued, process.gate.totals().queued_cost);
         // An estimator may have lowered it within the second: what had passed by then, passed at the one
         // before.
-        let last = Self::bound_by(process);
+        let last = ceiling(process);
         let most = std::mem::replace(&mut self.most, last);
         let capacity = if most > last { most } else { last };
         if capacity >= Rate::MAX || capacity == Rate::ZERO || !is_calm {
@@ -259,4 +248,9 @@ impl Flow {
             )
         })
     }
+}
+
+/// The bound on admitted work.
+fn ceiling(process: &GateProcess) -> Rate {
+    process.admission.targets().ceiling
 }

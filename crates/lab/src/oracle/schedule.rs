@@ -191,7 +191,7 @@ impl Schedule {
         if sum as f64 > per_second * self.overbook + one as f64 + 1.0 {
             self.look_up_overbook(&processes[0]);
         }
-        let step = if processes[0].admission.targets().keeps_queue { 1.0 / (1.0 - STEP) } else { 1.0 };
+        let step = if processes[0].config.settings.discovers() { 1.0 / (1.0 - STEP) } else { 1.0 };
         let limit = per_second * self.overbook * step;
         let second = due.second();
         require(sum as f64 <= limit + one as f64 + 1.0, "promises", || {

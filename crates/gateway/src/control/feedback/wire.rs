@@ -211,9 +211,9 @@ pub struct UpdateMessage {
     follows_clock: bool,
     /// Requests the origin may work on at once; null: no limit.
     max_in_flight: Option<u32>,
-    /// Whether the gate's queue is kept from running empty.
+    /// Whether `ceiling` is another rate than the capacity.
     keeps_queue: bool,
-    /// The operator's bound on the capacity, in cost units per second.
+    /// Most that is let in, in cost units per second.
     ceiling: f64,
     /// Whether visitors wait.
     waited: bool,
@@ -233,7 +233,8 @@ pub(crate) fn write_update(
         hand_us: update.clock.at.as_micros(),
         follows_clock: update.clock.follows_clock,
         max_in_flight: update.max_in_flight,
-        keeps_queue: update.keeps_queue,
+        // An older tokencheck goes by the ceiling only then.
+        keeps_queue: update.ceiling != update.capacity,
         ceiling: update.ceiling.get(),
         waited: update.is_waited,
         measured: update.is_measured,
@@ -243,18 +244,18 @@ pub(crate) fn write_update(
 
 pub(crate) fn read_update(update: &Value) -> Option<ControlUpdate> {
     let limit = optional(update, "max_in_flight", Value::as_u64)?;
+    let capacity = rate(update.get("capacity")?.as_f64()?)?;
+    let ceiling = optional(update, "ceiling", Value::as_f64)?.map_or(Some(Rate::MAX), rate)?;
+    // Where an in-flight limit does not decide what the origin does, an older tokengen sends another bound.
+    let is_above = optional(update, "keeps_queue", Value::as_bool)?.unwrap_or(false);
     Some(ControlUpdate {
-        capacity: rate(update.get("capacity")?.as_f64()?)?,
+        capacity,
         clock: VirtualTime {
             at: Timestamp::from_micros(update.get("hand_us")?.as_u64()?),
             follows_clock: update.get("follows_clock")?.as_bool()?,
         },
         max_in_flight: limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
-        keeps_queue: optional(update, "keeps_queue", Value::as_bool)?.unwrap_or(false),
-        ceiling: match optional(update, "ceiling", Value::as_f64)? {
-            Some(ceiling) => rate(ceiling)?,
-            None => Rate::MAX,
-        },
+        ceiling: if is_above { ceiling } else { capacity },
         is_waited: optional(update, "waited", Value::as_bool)?.unwrap_or(false),
         is_measured: optional(update, "measured", Value::as_bool)?.unwrap_or(true),
     })

@@ -204,29 +204,27 @@ fn control_updates_survive_the_wire_and_those_of_an_old_tokengen_are_understood(
     let clock = VirtualTime { at: Timestamp::from_secs(5), follows_clock: true };
     let capacity = Rate::per_second(12.5).unwrap_or_default();
     for (max_in_flight, is_so) in [(None, false), (Some(1), true), (Some(u32::MAX), false)] {
-        let (keeps_queue, is_waited, is_measured) = (true, is_so, !is_so);
-        let update = ControlUpdate {
-            capacity,
-            clock,
-            max_in_flight,
-            keeps_queue,
-            ceiling: capacity,
-            is_waited,
-            is_measured,
-        };
-        assert_eq!(read_update(&json!(write_update(&update, std::iter::empty()))), Some(update));
+        let (is_waited, is_measured) = (is_so, !is_so);
+        for ceiling in [capacity, Rate::MAX] {
+            let update = ControlUpdate { capacity, clock, max_in_flight, ceiling, is_waited, is_measured };
+            assert_eq!(read_update(&json!(write_update(&update, std::iter::empty()))), Some(update));
+        }
     }
     let older = json!({ "capacity": 12.5, "hand_us": 5_000_000, "follows_clock": true });
     let known = ControlUpdate {
         capacity,
         clock,
         max_in_flight: None,
-        keeps_queue: false,
-        ceiling: Rate::MAX,
+        ceiling: capacity,
         is_waited: false,
         is_measured: true,
     };
     assert_eq!(read_update(&older), Some(known));
+    for (keeps_queue, ceiling) in [(false, capacity), (true, Rate::MAX)] {
+        let mut update = older.clone();
+        (update["keeps_queue"], update["ceiling"]) = (json!(keeps_queue), json!(Rate::MAX.get()));
+        assert_eq!(read_update(&update), Some(ControlUpdate { ceiling, ..known }), "{update}");
+    }
     assert_eq!(read_costs(&older), Some(Vec::new()), "an older tokengen learns no costs");
     for (name, bad) in [
         ("capacity", json!("x")),
@@ -251,7 +249,6 @@ fn what_tokengen_charges_survives_the_wire() {
         capacity: Rate::MAX,
         clock,
         max_in_flight: None,
-        keeps_queue: false,
         ceiling: Rate::MAX,
         is_waited: false,
         is_measured: false,
