@@ -1,19 +1,18 @@
 //! A position in the waiting room is used up only by a request that is served.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use tidegate_core::measure::Event;
 
-use crate::whole::harness::{Gate, Origin, ask, connect, cookies, get, until};
+use crate::whole::harness::{Gate, Origin, ask, cookies, get, until};
 
-const ONE_AT_A_TIME: &str = r#"
+/// The room lets in whose turn has come, whatever the class's own limits are.
+const SHED_BY_CLASS: &str = r#"
 [capacity]
 estimator = "fixed"
 rate = 2
 [origin]
 replicas = ["ORIGIN"]
-max_in_flight = 1
 [queue]
 max_length = 0
 [room]
@@ -21,20 +20,16 @@ classes = ["page"]
 [[class]]
 name = "page"
 match = { path = "/page*" }
+egress = { rate = 0.3 }
 "#;
 
 #[test]
 fn a_request_shed_at_the_gate_keeps_its_position() {
     let origin = Origin::start();
-    let gate = Gate::start(&origin, ONE_AT_A_TIME);
+    let gate = Gate::start(&origin, SHED_BY_CLASS);
     let waiting = until(|| get(gate.http, "/page", "a=b"), |answer| answer.contains("set-cookie: tg"));
     let ticket = cookies(&waiting);
-    // The origin's only in-flight slot is taken when the visitor's turn comes.
-    let mut other = connect(gate.http);
-    other.write_all(b"GET /hold HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
-    origin.holds();
     until(|| get(gate.http, "/page", &ticket), |answer| answer.contains("queue is full"));
-    origin.release();
     until(|| get(gate.http, "/page", &ticket), |answer| answer.ends_with("served"));
     assert_eq!(gate.count(Event::TicketReplayed), 0, "the position was lost");
     get(gate.http, "/page", &ticket);
