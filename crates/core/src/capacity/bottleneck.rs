@@ -45,7 +45,7 @@
 //! - A ramp after a rise of the speed: with sharing it overshoots sixfold.
 //! - Deeper or more probes down for sharing: less goodput, and the knee is no better.
 //! - Scaling old samples by those that revealed a rise: some of them began before it, and the knee drifts up.
-//! - Keeping the fit from before a fall, and samples from before a rise: the same goodput within 0.05 %.
+//! - Keeping the fit from before a fall, and samples from before a rise: the same goodput within 0.1 %.
 //! - Shorter ramp rounds where samples vary little: gains 0.05 % of goodput, and fails with long tails.
 
 use super::{Estimate, Estimator, GateLoad, Learned, LearnedCost, Phase, Sample, State, Trust};
