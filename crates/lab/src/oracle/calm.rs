@@ -44,9 +44,12 @@ pub const SLACK_SPLIT: Duration = Duration::from_secs(5);
 /// After the last promise and its wait: the grace of late visitors, an ejection's end, a health check.
 pub const TO_NORMAL: Duration = Duration::from_secs(120);
 /// An origin so far behind, in seconds of work that queue at the gate, has less than the operator's capacity.
-/// So has one that is sent so much less than the capacity while every in-flight slot is taken: the queue is
-/// kept short, or visitors give up.
+/// So has one that is sent so much less than [`TAKEN`] of the capacity while every in-flight slot is taken:
+/// the queue is kept short, or visitors give up.
 const FALLS_BEHIND_S: f64 = 0.5;
+/// Share of the capacity. By chance an origin that takes all of it is sent less for a while; a tenth less for
+/// many seconds is no chance.
+const TAKEN: f64 = 0.9;
 /// Where the capacity is discovered: beyond this much work in it, visitors are asked to come again.
 const ASKED_AGAIN_S: f64 = 2.0;
 /// An estimator that has not seen the origin at its limit searches for so long once visitors wait.
@@ -99,7 +102,7 @@ pub(super) struct Calm {
     capacity: f64,
     /// In this second the gate could have sent more.
     had_room: bool,
-    /// What the capacity is more than was sent, since an in-flight slot was last free.
+    /// What [`TAKEN`] of the capacity is more than was sent, since an in-flight slot was last free.
     missing: f64,
     /// Work sent to the origin, and the most of it in a second.
     sent: f64,
@@ -289,7 +292,7 @@ impl Calm {
         self.busy_us = if process.admission.busy(now) { self.busy_us.or(Some(now_us)) } else { None };
         let sent = self.sent - std::mem::replace(&mut self.sent_before, self.sent);
         let had_room = std::mem::take(&mut self.had_room);
-        self.missing = if had_room { 0.0 } else { (self.missing + self.capacity - sent).max(0.0) };
+        self.missing = if had_room { 0.0 } else { (self.missing + TAKEN * self.capacity - sent).max(0.0) };
         if !self.discovers && self.missing > FALLS_BEHIND_S * self.capacity {
             self.disturbed(now_us);
         }
