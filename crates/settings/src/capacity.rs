@@ -194,10 +194,5 @@ pub(crate) fn check(capacity: &Capacity, out: &mut Reader) {
     if b.min_in_flight > b.max_in_flight {
         let got = format!("a minimum of {} above a maximum of {}", b.min_in_flight, b.max_in_flight);
         out.conflict("capacity.bottleneck.min_in_flight", "at most `max_in_flight`", got, None);
-    } else if !(b.min_in_flight..=b.max_in_flight).contains(&b.start_in_flight) {
-        let expected =
-            format!("from `min_in_flight` to `max_in_flight` ({} to {})", b.min_in_flight, b.max_in_flight);
-        let got = b.start_in_flight.to_string();
-        out.conflict("capacity.bottleneck.start_in_flight", expected, got, None);
     }
 }

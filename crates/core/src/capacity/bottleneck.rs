@@ -46,7 +46,8 @@
 //! - Deeper or more probes down for sharing: less goodput, and the knee is no better.
 //! - Scaling old samples by those that revealed a rise: some of them began before it, and the knee drifts up.
 //! - Keeping the fit from before a fall, and samples from before a rise: the same goodput within 0.1 %.
-//! - Shorter ramp rounds where samples vary little: gains 0.05 % of goodput, and fails with long tails.
+//! - A ramp by rounds of as many requests as are in flight, each twice the last: slow origins wait for ten
+//!   seconds and more for the slowest of a few requests (ramp.rs).
 
 use super::{Estimate, Estimator, GateLoad, Learned, LearnedCost, Phase, Sample, State, Trust};
 use crate::mutants::{self, Mutant};
@@ -61,8 +62,10 @@ mod long_lived;
 mod meter;
 mod occupancy;
 mod plan;
+mod ramp;
 mod restart;
 mod steps;
+mod under_way;
 
 #[cfg(test)]
 mod tests;
@@ -75,14 +78,14 @@ use long_lived::{Completions, LongLived};
 use meter::{Meter, Round, Work};
 use occupancy::Occupancy;
 use plan::Purpose;
+use ramp::Ramp;
 use steps::CONTENDING_RANGE;
+use under_way::UnderWay;
 
 /// Ticks without a usable sample, or with errors only, after which the reason given is that.
 const IDLE_TICKS: u32 = 10;
 /// Up to so many knees a sample counts for the throughput.
 const RANGE: f64 = 1.8;
-/// Samples whose upper median is the first typical response time: as many as the first round has.
-const FIRST_SAMPLES: usize = 2;
 /// Bounds of a response time in seconds: the resolution of a clock, and an hour.
 const LEAST_S: f64 = 1e-6;
 const MOST_S: f64 = 3600.0;
@@ -94,15 +97,13 @@ const LEAST_RATE: f64 = 0.01;
 pub struct BottleneckConfig {
     pub min_in_flight: u32,
     pub max_in_flight: u32,
-    /// After the first few requests, which are sent one at a time (or `min_in_flight`).
-    pub start_in_flight: u32,
     /// Samples over which a constant capacity is averaged, at a dispersion of 1 (exponential service).
     pub memory: f64,
 }
 
 impl Default for BottleneckConfig {
     fn default() -> Self {
-        Self { min_in_flight: 1, max_in_flight: 20_000, start_in_flight: 4, memory: 2500.0 }
+        Self { min_in_flight: 1, max_in_flight: 20_000, memory: 2500.0 }
     }
 }
 
@@ -125,24 +126,20 @@ pub struct Bottleneck {
     pauses: Pauses,
     /// The last fit, if it has a knee.
     fitted: Option<Fitted>,
-    /// The level wanted, which may be fractional, and the limits in force now and in the round before.
+    /// The level wanted, which may be fractional, and the limit in force.
     target: f64,
     limit: u32,
-    limit_before: u32,
+    under_way: UnderWay,
     purpose: Purpose,
-    /// Rounds of a ramp at the present level, beyond the first.
-    repeated: u32,
+    ramp: Ramp,
     /// Rounds since the cruise began.
     rounds: u32,
     round: Round,
-    /// The first samples, kept until their median is known.
-    first_samples: Vec<Sample>,
-    typical_s: Option<f64>,
     /// By how much the origin has become slower, and since when, while [`Purpose::Hold`].
     fallen: f64,
     held_since: Timestamp,
     alarm: Option<(Change, Onset)>,
-    /// Charged cost units per second in the last round of a ramp.
+    /// Charged cost units per second at the end of the ramp so far.
     ramp_throughput: Option<f64>,
     mix: Mix,
     long_lived: LongLived,
@@ -170,13 +167,11 @@ impl Bottleneck {
             fitted: None,
             target: first,
             limit: first as u32,
-            limit_before: first as u32,
+            under_way: UnderWay::default(),
             purpose: Purpose::Ramp,
-            repeated: 0,
+            ramp: Ramp::default(),
             rounds: 0,
             round: Round::new(Timestamp::default(), first as u32, 0),
-            first_samples: Vec::with_capacity(FIRST_SAMPLES),
-            typical_s: None,
             fallen: 1.0,
             held_since: Timestamp::default(),
             alarm: None,
@@ -198,12 +193,14 @@ impl Bottleneck {
         if last.is_none() {
             // The first round begins with the first tick, not at time zero.
             self.round = Round::new(now, self.limit, self.in_flight);
+            self.under_way.begin(self.limit, now);
             self.ticks.first = now;
         }
         if last.is_some_and(|last| now < last) {
             self.ticks.first = now;
             self.pauses = Pauses::default();
             self.completions = Completions::default();
+            self.under_way.clear();
             self.go(self.purpose, self.target, now);
         }
         last.map_or(0.0, |last| now.since(last).as_secs_f64())
@@ -244,24 +241,16 @@ impl Bottleneck {
         (1.0 - 2.0 * (self.dispersion.get() / samples).sqrt()).clamp(0.0, 1.0)
     }
 
-    /// Charged cost units per second in the present round: the lesser of the estimates by request and by
-    /// count (see [`Round`]); `None` until there are some samples.
-    fn throughput_of_round(&self) -> Option<f64> {
-        let round = &self.round;
-        if round.work.count < 10.0 {
-            return None;
-        }
-        let by_request = round.work.cost / (round.work.time_s + round.censored_s() / round.limit);
-        let rate = by_request.min(round.counted() * self.mix.cost_per_unit());
-        Some(rate).filter(|rate| rate.is_finite())
+    /// How long a ramp takes to double, in seconds: a response at the present level; `None` before anything
+    /// was measured.
+    fn doubling_s(&self) -> Option<f64> {
+        let cost = self.mix.units_per_request() * self.mix.cost_per_unit();
+        self.ramp_throughput.map(|per_second| f64::from(self.limit) * cost / per_second)
     }
 
-    /// Length of a ramp's round at the present level, in seconds; `None` before anything was measured.
-    fn ramp_round_s(&self) -> Option<f64> {
-        let per_second = self.throughput_of_round().or(self.ramp_throughput)?;
-        let cost = self.mix.units_per_request() * self.mix.cost_per_unit();
-        let need = plan::round_length(Purpose::Ramp, f64::from(self.limit), self.dispersion.get(), 0.0);
-        Some(need * cost / per_second)
+    /// The highest limit that is allowed.
+    fn most(&self) -> f64 {
+        f64::from(self.config.max_in_flight.max(self.config.min_in_flight).max(1))
     }
 
     /// Standard error of the wait that is subtracted from a response to learn what it costs, in learned cost
@@ -276,15 +265,13 @@ impl Bottleneck {
     /// units is expressed in the new ones.
     fn recharge(&mut self, factor: f64) {
         self.mix.recharge(factor);
-        self.round.work.cost *= factor;
         self.ramp_throughput = self.ramp_throughput.map(|rate| rate * factor);
         self.initial.recharge(factor);
     }
 
     fn capacity(&self) -> f64 {
         let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
-        let now = self.throughput_of_round().or(self.ramp_throughput);
-        match (self.purpose, learned, now) {
+        match (self.purpose, learned, self.ramp_throughput) {
             (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
             (_, Some(learned), _) => learned * self.pauses.up_share(),
             (_, None, Some(now)) => now,
@@ -292,29 +279,27 @@ impl Bottleneck {
         }
     }
 
-    /// Throughput and response time that the fit predicts at the present limit.
+    /// Throughput and response time that the fit predicts at the present limit; before there is one, those of
+    /// the ramp.
     fn expected(&self) -> Expected {
-        match self.hinge() {
-            Some(hinge) => {
-                let base = hinge.base_s * self.mix.units_per_request();
-                let n = (f64::from(self.limit) - self.long_lived.level).max(1.0);
-                Expected { per_second: n.min(hinge.knee) / base, response_s: base * hinge.slowdown(n) }
-            }
-            None if self.round.work.count >= 8.0 => Expected {
-                per_second: self.round.work.count / self.round.work.time_s,
-                response_s: self.round.response_s / self.round.work.count,
-            },
-            None => Expected { per_second: LEAST_RATE, response_s: self.typical_s.unwrap_or(f64::INFINITY) },
+        if let Some(hinge) = self.hinge() {
+            let base = hinge.base_s * self.mix.units_per_request();
+            let n = (f64::from(self.limit) - self.long_lived.level).max(1.0);
+            Expected { per_second: n.min(hinge.knee) / base, response_s: base * hinge.slowdown(n) }
+        } else if let Some(response_s) = self.doubling_s() {
+            Expected { per_second: f64::from(self.limit) / response_s, response_s }
+        } else {
+            Expected { per_second: LEAST_RATE, response_s: f64::INFINITY }
         }
     }
 }
 
-/// What is done with every sample: O(1), without allocation except for the first ones.
+/// What is done with every sample: O(1), without allocation.
 impl Bottleneck {
     /// Requests among which it was served; `None`: slots were free when it was sent.
     fn among(&self, sample: &Sample) -> Option<f64> {
         let sent = sample.ended.saturating_sub(sample.response);
-        let slots = if sent >= self.round.began { self.limit } else { self.limit.min(self.limit_before) };
+        let slots = self.under_way.limit_at(sent).unwrap_or(self.limit);
         self.occupancy.among(sample.in_flight, slots)
     }
 
@@ -323,28 +308,6 @@ impl Bottleneck {
         self.pauses.skip(sample.ended);
         if sample.backlog && sample.ended.saturating_sub(sample.response) >= self.round.began {
             self.round.exposure_s -= sample.count as f64 * sample.response.as_secs_f64();
-        }
-    }
-
-    /// A sample from a time of backlog. The first ones are kept until their median is known: a single one of
-    /// a minute among them would hide the knee for long.
-    fn accept(&mut self, sample: &Sample, units: f64, among: f64) {
-        if self.typical_s.is_some() {
-            return self.measure(sample, units, among);
-        }
-        if sample.ok {
-            self.first_samples.push(*sample);
-        }
-        if self.first_samples.len() < FIRST_SAMPLES {
-            return;
-        }
-        let mut first = std::mem::take(&mut self.first_samples);
-        first.sort_by_key(|sample| sample.response);
-        self.typical_s = Some(first[FIRST_SAMPLES / 2].response.as_secs_f64().max(LEAST_S));
-        first.sort_by_key(|sample| sample.ended);
-        for sample in &first {
-            let units = self.costs.units(sample.class, sample.cost.units());
-            self.measure(sample, units, f64::from(sample.in_flight));
         }
     }
 
@@ -382,7 +345,9 @@ impl Bottleneck {
         }
         self.curve.add(n, count, units, response_s);
         self.mix.add(count, units, charged);
-        if let Some(hinge) = self.hinge().filter(|_| self.purpose != Purpose::Ramp) {
+        if self.purpose == Purpose::Ramp {
+            self.ramp.add(count, response_s / units);
+        } else if let Some(hinge) = self.hinge() {
             self.test_against(&hinge, sample, n, units, response_s);
         }
     }
@@ -443,9 +408,9 @@ impl Estimator for Bottleneck {
         let (count, cost) = (sample.count as f64, sample.cost.units());
         let units = self.costs.units(sample.class, cost);
         self.round.pass(sample.ended);
-        self.round.last_end = self.round.last_end.max(sample.ended);
         self.completions.add(count);
         let sent = sample.ended.saturating_sub(sample.response);
+        self.under_way.replace(count, sent, sample.ended);
         if sent < self.round.began {
             self.round.old -= count;
         }
@@ -460,12 +425,13 @@ impl Estimator for Bottleneck {
         let among = self.among(sample).filter(|_| sample.backlog && sent >= self.ticks.first);
         let Some(among) = among else { return self.skip(sample) };
         self.long_lived.linger(count, sample.lingered.as_secs_f64());
-        self.accept(sample, units, among);
+        self.measure(sample, units, among);
     }
 
     fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         let elapsed_s = self.elapsed_s(now);
         self.in_flight = load.in_flight;
+        self.under_way.settle(load.in_flight, now.saturating_sub(load.age));
         self.occupancy.pass(load.in_flight, self.limit, elapsed_s);
         self.completions.tick(now);
         self.round.pass(now);
@@ -477,17 +443,15 @@ impl Estimator for Bottleneck {
         self.ticks.close();
         if let Some((change, onset)) = self.alarm.take() {
             self.on_change(change, &onset, now);
+        } else if self.purpose == Purpose::Ramp {
+            self.ramp_on(load, now);
         } else {
             let (limit, phi) = (f64::from(self.limit), self.dispersion.get());
             let need = plan::round_length(self.purpose, limit, phi, self.expected().per_second);
             let holds = self.purpose == Purpose::Hold
                 && now.since(self.held_since).as_secs_f64() < plan::HOLD_SECONDS;
             if self.round.work.count >= need && !holds {
-                self.next_round(false, now);
-            } else if self.purpose == Purpose::Ramp && self.takes_long() {
-                self.next_round(true, now);
-            } else if self.purpose == Purpose::Ramp && self.are_overdue(load, now) {
-                self.step_back(now);
+                self.next_round(now);
             }
         }
         // Without a backlog the throughput is that of the load, so the initial estimate is the lower bound.
@@ -496,7 +460,7 @@ impl Estimator for Bottleneck {
         let doubled = if mutants::is(Mutant::EstimateIsDoubled) { 2.0 } else { 1.0 };
         Estimate {
             capacity: Rate::per_second(doubled * capacity).unwrap_or(Rate::ZERO),
-            gain: self.purpose.gain(self.ramp_round_s()),
+            gain: self.gain(),
             max_in_flight: Some(self.limit),
             phase: self.phase(),
             confidence: self.confidence(),

@@ -360,7 +360,7 @@ mod tests {
         );
         let changes = gate.capacity.history().count();
         let found = gate.capacity.estimate().capacity.get();
-        let tuned = gate.reload("estimator = \"bottleneck\"\nbottleneck.start_in_flight = 5");
+        let tuned = gate.reload("estimator = \"bottleneck\"\nbottleneck.min_in_flight = 2");
         assert_eq!(gate.samples(), 0, "another estimator");
         assert!(
             (tuned.capacity.get() / found - 1.0).abs() < 0.05,

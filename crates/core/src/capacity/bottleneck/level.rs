@@ -26,7 +26,7 @@
 //! (its upper tail is long); a fractional L, as two limits in turn: 94 % instead of 99 % of the best at that
 //! worker.
 
-use super::fit::{CONTENTIONS, Hinge, Point, UNSURE_NATS, least_sure_knee, likelihood, slowdown};
+use super::fit::{CONTENTIONS, Hinge, Point, likelihood, slowdown};
 
 /// λ: the share of goodput that a wait of one unloaded response time is worth. Goodput and response time of
 /// the drawn origins 1 to 40 with 0.1, 0.15, 0.2 and 0.3: .940 and 1.37, .941 and 1.35, .941 and 1.34, .938
@@ -65,7 +65,6 @@ pub(super) fn best(points: &[Point], dispersion: f64, hinge: &Hinge, response_s:
     if hinge.gain <= 0.0 {
         return knee.round().max(1.0);
     }
-    let sure = least_sure_knee(points, dispersion).unwrap_or(knee);
     let mut all = [Candidate::default(); CANDIDATES];
     let mut used = 0;
     let mut smallest = f64::INFINITY;
@@ -73,8 +72,7 @@ pub(super) fn best(points: &[Point], dispersion: f64, hinge: &Hinge, response_s:
         let prior = if contention > 0.0 { PRIOR_NATS } else { 0.0 };
         for step in -KNEES..=KNEES {
             let knee = knee * (KNEE_STEP * f64::from(step)).exp();
-            let unsure = if knee < sure { UNSURE_NATS } else { 0.0 };
-            let nats = likelihood(points, knee.ln(), contention).loss / dispersion + prior + unsure;
+            let nats = likelihood(points, knee.ln(), contention).loss / dispersion + prior;
             smallest = smallest.min(nats);
             all[used] = Candidate { knee, contention, weight: nats };
             used += 1;
@@ -119,7 +117,7 @@ mod tests {
 
     /// The level for `count` samples at each of four levels around the knee of an origin with ten workers.
     fn level(contention: f64, count: f64, dispersion: f64) -> f64 {
-        let at = |n: f64| Point { n, count, y: 0.1 * slowdown(n / 10.0, contention) };
+        let at = |n: f64| Point { n, count, time_s: 0.1 * count * slowdown(n / 10.0, contention) };
         let hinge = Hinge { base_s: 0.1, knee: 10.0, contention, gain: 9.0, at_edge: false };
         best(&[6.0, 8.0, 12.0, 14.0].map(at), dispersion, &hinge, 0.1)
     }
@@ -152,7 +150,8 @@ mod tests {
     /// One worker that idles for a share of the service time between two requests: its knee is 1 + that.
     fn lone_worker(service_s: f64, idles: f64, contention: f64) -> f64 {
         let knee = 1.0 + idles;
-        let at = |n: f64| Point { n, count: 500.0, y: service_s * slowdown(n / knee, contention) };
+        let at =
+            |n: f64| Point { n, count: 500.0, time_s: 500.0 * service_s * slowdown(n / knee, contention) };
         let hinge = Hinge { base_s: service_s, knee, contention, gain: 9.0, at_edge: false };
         best(&[1.0, 2.0, 3.0].map(at), 0.1, &hinge, service_s)
     }

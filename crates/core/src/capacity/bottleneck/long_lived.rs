@@ -27,7 +27,7 @@ use crate::units::Timestamp;
 /// sent. In a steady state that is its length in ordinary responses, for which 8 and 5 were too few: with
 /// long polls of 20 responses the capacity swung a quarter more, and with 5 one seed in ten lost half the
 /// goodput.
-const LONG: f64 = 12.0;
+pub(super) const LONG: f64 = 12.0;
 /// Ticks for which completions are remembered. What stays longer saw at least as many end.
 const TICKS: usize = 600;
 /// Averaging time in seconds, and at least in mean idle times.

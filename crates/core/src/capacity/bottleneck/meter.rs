@@ -176,18 +176,14 @@ pub(super) struct Round {
     /// What requests sent in the round have spent at the origin, ended or not.
     pub exposure_s: f64,
     until: Timestamp,
-    /// When a request ended last.
-    pub last_end: Timestamp,
     /// Time without a backlog, in which completions measure the load.
     pub idle_s: f64,
-    /// Time in which the slots were taken, as far as is known.
-    pub full_s: f64,
 }
 
 impl Round {
     pub fn new(began: Timestamp, limit: u32, in_flight: u32) -> Self {
         let (limit, old) = (f64::from(limit), f64::from(in_flight));
-        Self { began, limit, is_first: true, old, until: began, last_end: began, ..Self::default() }
+        Self { began, limit, is_first: true, old, until: began, ..Self::default() }
     }
 
     /// Time passes. With a backlog all slots are taken: some by old requests, the rest by new ones.
@@ -205,9 +201,7 @@ impl Round {
             self.idle_s += dt_s;
         } else if now.saturating_sub(load.age) <= self.began {
             // Another process has not reported this round yet.
-        } else if in_flight >= FULL * self.limit {
-            self.full_s += dt_s;
-        } else {
+        } else if in_flight < FULL * self.limit {
             self.exposure_s -= dt_s * (self.limit - in_flight.max(self.old));
         }
     }

@@ -1,8 +1,7 @@
 //! The plan of levels: the ramp that finds the knee, the cruise that holds it, and the probes on either side.
 //!
 //! ```text
-//! ramp     L = 1, 4, ×2, ×2, ... for a round each, until the fit shows a knee below L; back a level where
-//!          requests do not come back, or where a round takes too long and the fit shows no knee yet
+//! ramp     L grows until the fit shows a knee below it (ramp.rs)
 //! cruise   L = the best level (level.rs), fitted anew after every round; now and then a round
 //!            up     above the cruise: can the origin do more by now?
 //!            down   below the knee: how long does a response take without a wait? (unless that is known)
@@ -24,11 +23,11 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// What the room lets in over the capacity: enough to fill the limit while it grows. `round_s` is the
-    /// length of a ramp's round at the present level, in seconds; `None` while nothing is known of it.
-    pub fn gain(self, round_s: Option<f64>) -> f64 {
+    /// What the room lets in over the capacity: enough to fill the limit while it grows. `doubling_s`:
+    /// seconds in which a ramp doubles; `None` while nothing is known of it.
+    pub fn gain(self, doubling_s: Option<f64>) -> f64 {
         match self {
-            Self::Ramp => ramp_gain(round_s),
+            Self::Ramp => ramp_gain(doubling_s),
             Self::Up => 1.3,
             Self::Cruise | Self::Down | Self::Hold => 1.05,
         }
@@ -38,41 +37,11 @@ impl Purpose {
 /// Seconds from the admission of a visitor to the request: a waiting page polls about that often.
 const TRANSIT_S: f64 = 1.0;
 /// Most that a ramp lets in over the throughput. Visitors who are on their way when the knee is found
-/// queue for long: with 4 and an initial estimate of 40, the 99th percentile of a first crowd's response
-/// times at ten workers was 3.5 times the unloaded one, now it is below 3. With 12 it was 1.5 s at 100
-/// workers of 50 ms.
+/// queue for long: with 12 the 99th percentile of a first crowd's response times at 100 workers of 50 ms was
+/// 1.5 s.
 const MOST_GAIN: f64 = 3.0;
-/// Growth per round of a ramp: far from the knee; once the throughput lags behind; and with known contention.
-pub(super) const DOUBLE: f64 = 2.0;
-const CAREFUL: f64 = 1.6;
-const GENTLE: f64 = 1.3;
-/// Slowdown from which a ramp is careful.
-const LAGGING: f64 = 1.15;
-/// Most doublings at once, and the round trips that justify each. A fast origin is looked at every tick only,
-/// and ten round trips at one level say as much of it as rounds at several levels would have.
-const DOUBLINGS: u32 = 3;
-const TRIPS_PER_DOUBLING: f64 = 3.0;
-/// Completions of the first round, in which requests are sent one at a time: what a response takes without
-/// any others, so that a collapse at the next level is recognised.
-const ALONE: f64 = 2.0;
-/// Completions in a round of a ramp beyond one for each request in flight. Rejected: 1 and 3 (one percent
-/// less goodput on drawn origins), and three completions for each, which costs slow origins with many workers
-/// most.
-const RAMP_MORE: f64 = 2.0;
-/// Requests are overdue where nothing has ended for so many responses, and for the time of so many
-/// completions: less is common where workers serve in step, or where a few requests are long.
-pub(super) const OVERDUE_RESPONSES: f64 = 3.0;
-pub(super) const OVERDUE_COMPLETIONS: f64 = 8.0;
-/// A round of a ramp is cut once its slots were taken for so many responses, as they were at lower levels,
-/// and so many seconds, if at most so many times the work of lower levels ends in that time. At twice the
-/// level requests wait for two responses at most, for more only with contention, and then the rest of the
-/// round may take as long as all before it. Seconds: five ticks, in which a fast origin has answered anyway.
-/// Mean and worst goodput of the drawn origins 1 to 60, 101 to 160 and 201 to 280 with 2.5, 3, 4 and 6
-/// responses: .934 and .552, .938 and .573, .936 and .476, .932 and .418; never cut .926 and .283. However
-/// much ends: .937 and .564, but of pages with parts at 160 workers in step 89 % were served instead of 98.
-pub(super) const LONG_RESPONSES: f64 = 3.0;
-pub(super) const LONG_S: f64 = 0.5;
-pub(super) const LONG_SERVED: f64 = 2.0;
+/// Growth of a ramp within a response time.
+const DOUBLE: f64 = 2.0;
 /// Completions per round: at dispersion 0, and in addition at dispersion 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;
@@ -110,9 +79,10 @@ pub(super) const FALLEN_CONTRAST: f64 = 1.27;
 pub(super) const DOWN_AT_EDGE: f64 = 0.7;
 
 /// What a ramp lets in over the throughput. Visitors admitted now arrive when the limit has doubled some more
-/// times: as many as are needed now would find an empty queue; with long rounds, more would queue for long.
-fn ramp_gain(round_s: Option<f64>) -> f64 {
-    let doublings = 1.0 + round_s.map_or(0.0, |round_s| TRANSIT_S / round_s);
+/// times: as many as are needed now would find an empty queue; with long responses, more would queue for
+/// long.
+fn ramp_gain(doubling_s: Option<f64>) -> f64 {
+    let doublings = 1.0 + doubling_s.map_or(0.0, |doubling_s| TRANSIT_S / doubling_s);
     DOUBLE.powf(doublings).min(MOST_GAIN)
 }
 
@@ -126,41 +96,10 @@ pub(super) fn depth(least: f64, contrast: f64, dispersion: f64) -> f64 {
 pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_second: f64) -> f64 {
     let least = ROUND_LEAST + ROUND_NOISE * dispersion.min(2.0);
     match purpose {
-        Purpose::Ramp if limit < 2.0 => ALONE,
-        Purpose::Ramp => limit.max(least.min(limit + RAMP_MORE)),
         Purpose::Hold => least,
-        Purpose::Cruise => (2.0 * limit).max(least).max(ROUND_SECONDS * per_second),
+        Purpose::Cruise | Purpose::Ramp => (2.0 * limit).max(least).max(ROUND_SECONDS * per_second),
         Purpose::Up | Purpose::Down => {
             ((1.0 + 2.0 * dispersion.min(1.0)) * limit).max(least).max(ROUND_SECONDS * per_second)
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RampRound {
-    /// Response time over that without a wait.
-    pub slowdown: f64,
-    /// There is some evidence that the knee was passed.
-    pub may_have_passed: bool,
-    /// Contention is known from before.
-    pub contends: bool,
-    /// Completions per request in flight.
-    pub trips: f64,
-}
-
-impl RampRound {
-    /// The level of the next round as a multiple of this one.
-    pub fn growth(&self) -> f64 {
-        if self.may_have_passed {
-            1.0
-        } else if self.contends {
-            GENTLE
-        } else if self.slowdown > LAGGING {
-            CAREFUL
-        } else {
-            // Rounds at L, 2L, ... need together as many completions as 2^n - 1 rounds at L.
-            let at_once = (self.trips / TRIPS_PER_DOUBLING + 1.0).log2().floor();
-            DOUBLE.powf(at_once.clamp(1.0, f64::from(DOUBLINGS)))
         }
     }
 }

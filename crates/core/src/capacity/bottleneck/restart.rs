@@ -68,7 +68,6 @@ impl Bottleneck {
         let served = TRUSTED * units;
         let cost = served * cost_per_unit;
         self.meter.restart(Work { count: TRUSTED, units: served, cost, time_s: served / units_per_s });
-        self.typical_s = Some(response_s.clamp(super::LEAST_S, super::MOST_S));
         self.fitted = Some(Fitted { hinge, level });
         self.reason = "as before the restart";
         self.go(Purpose::Cruise, level, now);

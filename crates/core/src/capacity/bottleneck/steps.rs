@@ -1,22 +1,15 @@
 //! The steps of the estimator: the fit and the next level after a round is over or a test has fired.
 
-use super::plan::{self, Purpose, RampRound};
-use super::{Bottleneck, Change, Fitted, GateLoad, Hinge, Onset, Round, Timestamp, Work, level};
+use super::fit::{ABOVE, BELOW};
+use super::plan::{self, Purpose};
+use super::{Bottleneck, Change, Fitted, Hinge, Onset, Ramp, Round, Timestamp, Work, level};
 
-/// Nats per dispersion by which a knee must be likelier than none: to end a ramp, and to repeat its round.
-const FOUND_NATS: f64 = 6.0;
-const PASSED_NATS: f64 = 2.0;
-/// Share of the level below which a fitted knee counts as passed.
-const PASSED: f64 = 0.85;
 /// Most that the knee moves per round; more while the cruise is new.
 const STEP: f64 = 1.1;
 const FRESH_STEP: f64 = 1.2;
 const FRESH_ROUNDS: u32 = 20;
 /// Added workers do not shorten responses below the base: below this share of it the workers are faster.
 const BELOW_BASE: f64 = 0.9;
-/// Samples remembered below the knee and above it.
-const BELOW: f64 = 600.0;
-const ABOVE: f64 = 2000.0;
 /// With contention, a sample counts for the throughput up to so many knees.
 pub(super) const CONTENDING_RANGE: f64 = 1.2;
 
@@ -77,15 +70,9 @@ impl Bottleneck {
         self.dispersion.cut();
     }
 
-    /// The round is over: fits, and goes to the next level of the plan. `is_cut`: it took too long, and fewer
-    /// have ended than it needs.
-    pub(super) fn next_round(&mut self, is_cut: bool, now: Timestamp) {
+    /// The round is over: fits, and goes to the next level of the plan.
+    pub(super) fn next_round(&mut self, now: Timestamp) {
         self.costs.anchor();
-        if self.purpose == Purpose::Ramp
-            && let Some(squared) = self.round.variation()
-        {
-            self.dispersion.learn(self.round.work.count, squared);
-        }
         if self.purpose == Purpose::Hold {
             let knee = self.hinge().map_or(self.target, |hinge| hinge.knee);
             let least = plan::FALLEN / self.fallen;
@@ -94,16 +81,11 @@ impl Bottleneck {
         }
         let phi = self.dispersion.get();
         // Within a cruise the open requests of one round are samples of the next, so that the bins miss none.
-        let open_s = match (is_cut, self.round.is_first) {
-            (true, _) => self.round.open_s(),
-            (false, true) => self.round.censored_s(),
-            (false, false) => 0.0,
-        };
-        let fitted = self.fit(open_s, phi);
+        let open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
+        self.curve.add_open(self.round.limit, open_s);
+        let fitted = self.fit(phi);
+        self.curve.clear_open();
         self.test_saturation(phi);
-        if self.purpose == Purpose::Ramp {
-            return self.ramp_on(fitted, phi, is_cut, now);
-        }
         if let Some((change, onset)) = self.changes.fired(self.expected().per_second) {
             return self.on_change(change, &onset, now);
         }
@@ -113,12 +95,9 @@ impl Bottleneck {
         }
     }
 
-    /// Fits the samples. `open_s`: time of open requests, for this fit only: they become samples later.
-    fn fit(&mut self, open_s: f64, phi: f64) -> Option<Fitted> {
-        self.curve.add_failed(self.round.limit, 1.0, open_s);
-        let hinge = self.curve.fit(phi);
-        self.curve.add_failed(self.round.limit, 1.0, -open_s);
+    pub(super) fn fit(&mut self, phi: f64) -> Option<Fitted> {
         let units = self.mix.units_per_request();
+        let hinge = self.curve.fit(phi);
         hinge.map(|hinge| Fitted {
             hinge,
             level: level::best(self.curve.fitted_points(), phi, &hinge, hinge.base_s * units),
@@ -160,83 +139,13 @@ impl Bottleneck {
         self.go(purpose, level, now);
     }
 
-    fn ramp_on(&mut self, fitted: Option<Fitted>, phi: f64, is_cut: bool, now: Timestamp) {
-        self.ramp_throughput = self.throughput_of_round();
-        let level = self.target;
-        let beyond = |nats: f64| {
-            fitted.filter(|Fitted { hinge, .. }| hinge.knee < PASSED * level && hinge.gain / phi > nats)
-        };
-        if let Some(fitted) = beyond(FOUND_NATS) {
-            return self.found(fitted, now);
-        }
-        if is_cut {
-            return self.step_back(now);
-        }
-        let most = f64::from(self.config.max_in_flight.max(self.config.min_in_flight).max(1));
-        if level >= most {
-            // The ramp ends here: the level is held and watched, and old samples fade.
-            if let Some(fitted) = fitted.filter(|fitted| fitted.hinge.knee >= PASSED * level) {
-                return self.found(fitted, now);
-            }
-            self.curve.fade(level, BELOW, ABOVE);
-        }
-        // Chance among the first few samples must not hold the ramp.
-        let may_have_passed = beyond(PASSED_NATS).is_some() && self.repeated < 2;
-        self.repeated = if may_have_passed { self.repeated + 1 } else { 0 };
-        let round = RampRound {
-            slowdown: fitted.map_or(1.0, |fitted| fitted.hinge.slowdown(level)),
-            may_have_passed,
-            contends: self.hinge().is_some_and(|old| old.contends()),
-            trips: self.round.work.count / self.round.limit,
-        };
-        let growth = round.growth();
-        // Those sent one at a time were fine: two would hardly be more.
-        let leaps = level < plan::DOUBLE && growth >= plan::DOUBLE;
-        let next = level * growth;
-        let next = if leaps { next.max(f64::from(self.config.start_in_flight)) } else { next };
-        self.go(Purpose::Ramp, next, now);
-    }
-
-    /// Whether no request has ended for longer than chance allows, by the responses at lower levels. With
-    /// contention among few workers, two levels beyond the knee a request takes dozens of times as long: the
-    /// end of the round or of the first request would come too late. What another process has not reported
-    /// yet is not overdue.
-    pub(super) fn are_overdue(&self, load: &GateLoad, now: Timestamp) -> bool {
-        let (known, units) = (now.saturating_sub(load.age), self.mix.units_per_request());
-        let Some(base_s) = self.curve.mean_below(self.round.limit).or(self.typical_s) else { return false };
-        let base_s = base_s * units;
-        let silent_s = known.since(self.round.last_end).as_secs_f64();
-        let missing = silent_s * self.round.limit.min(f64::from(load.in_flight)) / base_s;
-        silent_s > plan::OVERDUE_RESPONSES * base_s && missing > plan::OVERDUE_COMPLETIONS
-    }
-
-    /// Whether a round of a ramp takes longer than its level explains, by the time in which its slots were
-    /// taken, and hardly more requests end than at the lower levels. Where far more end, the round waits for
-    /// requests and not for the origin: they come in bursts.
-    pub(super) fn takes_long(&self) -> bool {
-        let Some(base_s) = self.curve.mean_below(self.round.limit) else { return false };
-        let below = self.curve.work_between(0.0, self.round.limit - 1.0);
-        let full_s = self.round.full_s;
-        full_s > plan::LONG_S + plan::LONG_RESPONSES * base_s * self.mix.units_per_request()
-            && self.round.ended_units < plan::LONG_SERVED * below.rate() * full_s
-    }
-
-    /// Goes back a level. Nothing is concluded: what is overdue ends, and is fitted like all others.
-    pub(super) fn step_back(&mut self, now: Timestamp) {
-        if self.limit > self.config.min_in_flight.max(1) {
-            self.reason = "requests do not come back: fewer in flight";
-            self.go(Purpose::Ramp, self.target / plan::DOUBLE, now);
-        }
-    }
-
     /// The ramp has passed the knee: its samples beyond are the first measurement of the throughput.
-    fn found(&mut self, fitted: Fitted, now: Timestamp) {
+    pub(super) fn found(&mut self, fitted: Fitted, now: Timestamp) {
         self.fitted = Some(fitted);
-        (self.rounds, self.repeated) = (0, 0);
+        (self.rounds, self.ramp) = (0, Ramp::default());
         let hinge = fitted.hinge;
         let most = if hinge.contends() { CONTENDING_RANGE } else { 2.0 };
         let mut seen = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
-        seen.time_s += self.round.censored_s() / self.round.limit;
         seen.cost = seen.units * self.mix.cost_per_unit();
         self.meter.restart(seen);
         self.changes.clear();
@@ -247,7 +156,7 @@ impl Bottleneck {
     /// Tests whether requests beyond the knee still wait: by rounds, so that those still open count.
     fn test_saturation(&mut self, phi: f64) {
         let (Some(hinge), round) = (self.hinge(), &self.round) else { return };
-        if self.purpose == Purpose::Ramp || round.work.count < 1.0 {
+        if round.work.count < 1.0 {
             return;
         }
         let n = (round.limit - self.long_lived.level).max(1.0);
@@ -264,11 +173,12 @@ impl Bottleneck {
     }
 
     pub(super) fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {
-        let (least, most) = (self.config.min_in_flight.max(1), self.config.max_in_flight.max(1));
+        let least = self.config.min_in_flight.max(1);
+        let most = self.config.max_in_flight.max(least);
         let level = if level.is_finite() { level } else { f64::from(self.limit) };
-        self.target = level.clamp(f64::from(least), f64::from(most.max(least)));
-        self.limit_before = self.limit;
-        self.limit = ((self.target + self.long_lived.level).round() as u32).clamp(least, most.max(least));
+        self.target = level.clamp(f64::from(least), f64::from(most));
+        self.limit = ((self.target + self.long_lived.level).round() as u32).clamp(least, most);
+        self.under_way.begin(self.limit, now);
         let is_first = self.purpose != purpose || purpose != Purpose::Cruise;
         if is_first {
             self.dispersion.cut();

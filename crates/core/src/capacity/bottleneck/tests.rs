@@ -6,7 +6,7 @@ use super::fit::{Curve, Hinge};
 use super::initial_estimate::{self, InitialEstimate};
 use super::long_lived::{Completions, LongLived};
 use super::meter::{Meter, Round, Work};
-use super::plan::{self, Purpose, RampRound};
+use super::plan::{self, Purpose};
 use super::{Bottleneck, BottleneckConfig};
 use crate::capacity::{Estimator, GateLoad, Sample};
 use crate::units::{ClassId, Cost, Timestamp};
@@ -292,12 +292,16 @@ fn samples_of_several_requests_count_as_many_between_two_pauses() {
 #[test]
 fn waiting_for_a_pause_does_not_make_a_request_long_lived() {
     let ms = Timestamp::from_millis;
+    let four = BottleneckConfig { min_in_flight: 4, max_in_flight: 4, ..BottleneckConfig::default() };
     let sample = |sent: u64, ended: u64| sample(ms(ended), ms(ended).since(ms(sent)), 4);
     let idle_s = |last: Sample| {
-        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+        let mut estimator = Bottleneck::new(four, None);
         let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 4, age: Duration::ZERO };
         estimator.tick(&load, ms(10_000));
-        (0..100).for_each(|i| estimator.observe(&sample(10_000 + i * 25, 10_100 + i * 25)));
+        for i in 0..100 {
+            estimator.observe(&sample(10_000 + i * 25, 10_100 + i * 25));
+            estimator.tick(&load, ms(10_100 + i * 25));
+        }
         estimator.observe(&last);
         estimator.tick(&load, ms(15_000));
         estimator.long_lived.level * 5.0
@@ -368,85 +372,93 @@ fn completions_during_a_stay_are_counted_between_ticks_too() {
     close(completions.since(ms(100), ms(100_050)), 6000.0, 0.01);
 }
 
-#[test]
-fn a_ramp_steps_back_where_requests_do_not_come_back() {
-    let ms = Timestamp::from_millis;
-    let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-    let mut load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: 1, age: Duration::ZERO };
-    let limit = |estimator: &mut Bottleneck, load: &mut GateLoad, at: u64| {
-        let limit = estimator.tick(load, ms(at)).max_in_flight.expect("there is one");
-        load.in_flight = limit;
-        limit
-    };
-    assert_eq!(limit(&mut estimator, &mut load, 10_000), 1);
-    for i in 1..=2 {
-        estimator.observe(&sample(ms(10_000 + i * 100), Duration::from_millis(100), 1));
-    }
-    assert_eq!(limit(&mut estimator, &mut load, 10_200), 4);
-    // More than three responses, and than the time of eight completions.
-    assert_eq!(limit(&mut estimator, &mut load, 10_500), 4);
-    assert_eq!(limit(&mut estimator, &mut load, 10_600), 2);
-    assert_eq!(limit(&mut estimator, &mut load, 11_000), 2);
-    assert_eq!(limit(&mut estimator, &mut load, 11_100), 1);
-    assert_eq!(limit(&mut estimator, &mut load, 60_000), 1, "not below one");
-}
-
-/// A ramp of four in flight after one, of which `in_flight` were there at every tick, and one ended every
-/// quarter of a second. Returns the limit after each of `ms`.
-fn slow_ramp(in_flight: u32, ms: &[u64]) -> Vec<Option<u32>> {
+/// A ramp in which each of `n` in flight takes `response_ms(n)`, and each is followed by another. Returns the
+/// limit after every tick.
+fn ramp(ticks: u64, response_ms: impl Fn(u32) -> u64) -> Vec<u32> {
     let at = |ms: u64| Timestamp::from_millis(10_000 + ms);
     let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-    let limit = |estimator: &mut Bottleneck, in_flight: u32, ms: u64| {
-        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight, age: Duration::ZERO };
-        estimator.tick(&load, at(ms)).max_in_flight
-    };
-    assert_eq!(limit(&mut estimator, 1, 0), Some(1));
-    for i in 1..=2 {
-        estimator.observe(&sample(at(i * 100), Duration::from_millis(100), 1));
-    }
-    assert_eq!(limit(&mut estimator, 1, 200), Some(4));
-    let mut ended_ms = 200;
-    let mut step = |ms: &u64| {
-        while ended_ms + 250 <= *ms {
-            ended_ms += 250;
-            estimator.observe(&sample(at(ended_ms), Duration::from_millis(ended_ms - 200), in_flight));
+    // When each ends, when it was sent, and among how many.
+    let mut open: Vec<(u64, u64, u32)> = Vec::new();
+    let mut limits = Vec::new();
+    for now in (0..ticks).map(|tick| tick * 100) {
+        loop {
+            open.sort_unstable();
+            let Some((ends, sent, among)) = open.first().copied().filter(|(ends, ..)| *ends <= now) else {
+                break;
+            };
+            estimator.observe(&sample(at(ends), Duration::from_millis(ends - sent), among));
+            let n = open.len() as u32;
+            open[0] = (ends + response_ms(n), ends, n);
         }
-        limit(&mut estimator, in_flight, *ms)
-    };
-    ms.iter().map(&mut step).collect()
+        let in_flight = open.len() as u32;
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight, age: Duration::ZERO };
+        let limit = estimator.tick(&load, at(now)).max_in_flight.expect("there is one");
+        open.truncate(limit as usize);
+        for n in in_flight + 1..=limit {
+            open.push((now + response_ms(n), now, n));
+        }
+        limits.push(limit);
+    }
+    limits
 }
 
-/// With contention among few workers: requests do come back, but so slowly that a round takes for ever.
 #[test]
-fn a_round_of_a_ramp_that_takes_long_is_cut() {
-    // Silence is never longer than three responses, so that alone would not step back. Three responses and
-    // half a second are not exceeded at 1,000 ms.
-    let cut = slow_ramp(4, &[450, 700, 950, 1_000, 1_100]);
-    assert_eq!(cut, [Some(4), Some(4), Some(4), Some(4), Some(2)]);
+fn a_ramp_doubles_within_a_response_time_or_so() {
+    let turn = std::cell::Cell::new(0);
+    let limits = ramp(50, |_| {
+        turn.set(turn.get() + 1);
+        [350, 650, 450, 550][turn.get() % 4]
+    });
+    assert!(limits[9] <= 3, "nothing is concluded from one sample: {limits:?}");
+    // In eight response times.
+    assert!(limits[49] >= 16 * limits[9], "{limits:?}");
 }
 
-/// Visitors wait for a session slot, and the origin for visitors.
 #[test]
-fn a_round_that_takes_long_with_free_slots_is_not_cut() {
-    assert_eq!(slow_ramp(2, &[450, 700, 950, 1_000, 1_100, 1_500, 2_000]), [Some(4); 7]);
+fn a_ramp_grows_fourfold_at_most_in_a_tick() {
+    let limits = ramp(6, |_| 5);
+    assert!(limits.windows(2).all(|pair| pair[1] <= 4 * pair[0]), "{limits:?}");
+    assert!(limits.contains(&4) && limits.contains(&16), "{limits:?}");
 }
 
+/// With contention among few workers a request takes dozens of times as long two levels beyond the knee.
+#[test]
+fn a_ramp_returns_where_requests_do_not_come_back() {
+    let truth = hinge(0.2, 2.0, 1.0);
+    let limits = ramp(150, |n| (1000.0 * truth.base_s * truth.slowdown(f64::from(n))) as u64);
+    let most = limits.iter().max().copied().unwrap_or(0);
+    assert!((5..20).contains(&most), "{limits:?}");
+    assert!(limits.last().is_some_and(|last| *last <= 3), "{limits:?}");
+}
+
+/// Ten in flight after some at lower levels, of which nothing has been heard for 2 s.
 #[test]
 fn what_another_process_has_not_reported_yet_is_not_overdue() {
     let ms = Timestamp::from_millis;
-    let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
-    let limit = |estimator: &mut Bottleneck, in_flight: u32, at: u64, reported: u64| {
-        let age = Duration::from_millis(at - reported);
-        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight, age };
-        estimator.tick(&load, ms(at)).max_in_flight
+    let limit_with = |reported: u64| {
+        let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+        let mut limit = 1;
+        for tick in 0..=10 {
+            let now = 10_000 + 100 * tick;
+            let sent = Duration::from_millis(100);
+            (0..limit).for_each(|_| estimator.observe(&sample(ms(now), sent, limit)));
+            let load =
+                GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: limit, age: Duration::ZERO };
+            limit = estimator.tick(&load, ms(now)).max_in_flight.expect("there is one");
+            if limit > 10 {
+                break;
+            }
+        }
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: limit, age: Duration::ZERO };
+        estimator.tick(&load, ms(11_100));
+        let age = Duration::from_millis(14_000 - reported);
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight: limit, age };
+        (limit, estimator.tick(&load, ms(14_000)).max_in_flight.expect("there is one"))
     };
-    assert_eq!(limit(&mut estimator, 1, 10_000, 10_000), Some(1));
-    for i in 1..=2 {
-        estimator.observe(&sample(ms(10_000 + i * 100), Duration::from_millis(100), 1));
-    }
-    assert_eq!(limit(&mut estimator, 1, 10_200, 10_200), Some(4));
-    assert_eq!(limit(&mut estimator, 4, 11_100, 10_200), Some(4), "a report a second");
-    assert_eq!(limit(&mut estimator, 4, 11_200, 11_100), Some(2), "nothing has ended by the next");
+    let (before, after) = limit_with(11_100);
+    assert_eq!(before, after, "a report is on its way");
+    let (before, after) = limit_with(14_000);
+    assert!(after < before, "nothing has ended for seconds: {before} {after}");
 }
 
 #[test]
@@ -477,18 +489,6 @@ fn the_initial_estimate_grows_while_visitors_wait_for_an_idle_origin() {
 }
 
 #[test]
-fn a_ramp_doubles_once_for_every_few_round_trips() {
-    let flat = RampRound { slowdown: 1.0, may_have_passed: false, contends: false, trips: 100.0 };
-    for (trips, expected) in [(1.0, 2.0), (8.9, 2.0), (9.0, 4.0), (20.9, 4.0), (21.0, 8.0), (1e6, 8.0)] {
-        assert_eq!(RampRound { trips, ..flat }.growth(), expected, "{trips} round trips");
-    }
-    // Signs of the knee count for more.
-    assert_eq!(RampRound { may_have_passed: true, ..flat }.growth(), 1.0);
-    assert!(RampRound { slowdown: 1.3, ..flat }.growth() < 2.0);
-    assert!(RampRound { contends: true, ..flat }.growth() < 2.0);
-}
-
-#[test]
 fn a_round_counts_the_time_of_open_requests() {
     let ms = Timestamp::from_millis;
     let round_of = |responses: [f64; 6]| {
@@ -512,12 +512,12 @@ fn a_round_counts_the_time_of_open_requests() {
 
 #[test]
 fn a_ramp_lets_in_what_is_needed_when_visitors_arrive() {
-    let gain = |round_s| Purpose::Ramp.gain(round_s);
+    let gain = |doubling_s| Purpose::Ramp.gain(doubling_s);
     assert_eq!(gain(None), 2.0, "nothing is known");
     assert!(gain(Some(5.0)) < 2.5, "in a second it does not double");
     assert!(gain(Some(2.0)) > 2.5 && gain(Some(2.0)) < gain(Some(1.5)));
-    for round_s in [1.0, 0.01, 0.0] {
-        assert_eq!(gain(Some(round_s)), 3.0);
+    for doubling_s in [1.0, 0.01, 0.0] {
+        assert_eq!(gain(Some(doubling_s)), 3.0);
     }
     assert!(Purpose::Cruise.gain(Some(0.01)) < 1.1);
 }
