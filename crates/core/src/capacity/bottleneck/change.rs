@@ -207,6 +207,11 @@ impl Dispersion {
         self.batch = Batch::default();
     }
 
+    /// The origin has changed: the next batch is not compared with one from before.
+    pub fn start_anew(&mut self) {
+        (self.batch, self.last_mean) = (Batch::default(), None);
+    }
+
     pub fn get(&self) -> f64 {
         let trust = (self.batches / 16.0).min(1.0);
         (self.of_singles + trust * (self.of_batches - self.of_singles)).clamp(FLOOR, CEILING)

@@ -60,8 +60,12 @@ const UP_EVERY_CONTENDING: u32 = 20;
 const UP: f64 = 0.4;
 const UP_CONTENDING: f64 = 1.25;
 /// Rounds of a new cruise after which it is probed down, and then the period.
+///
+/// Two classes at ten workers, one of them five times as hard, 200 seeds: after two minutes the knee is off
+/// by 10 % (standard deviation) and the ratio of the costs by 13 % with a period of 150, by 7 and 9 % with
+/// this. Goodput of the named scenarios .9845 and .9836; of the drawn ones the same.
 pub(super) const DOWN_AT: [u32; 3] = [3, 8, 16];
-const DOWN_EVERY: u32 = 150;
+const DOWN_EVERY: u32 = 46;
 /// The round with which a cruise continues at a new speed: two before a probe down, six before one up.
 pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
 /// Relative standard error of the response time without a wait below which no probe down is needed: a fifth
@@ -75,8 +79,6 @@ pub(super) const DOWN_CONTRAST: f64 = 0.45;
 /// left. For an origin that varies little 0.7 is enough.
 pub(super) const FALLEN: f64 = 0.9;
 pub(super) const FALLEN_CONTRAST: f64 = 1.27;
-/// Share of the knee for a probe down where there are hardly any samples below it.
-pub(super) const DOWN_AT_EDGE: f64 = 0.7;
 
 /// What a ramp lets in over the throughput. Visitors admitted now arrive when the limit has doubled some more
 /// times: as many as are needed now would find an empty queue; with long responses, more would queue for

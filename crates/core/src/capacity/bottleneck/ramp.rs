@@ -17,7 +17,7 @@
 //! all of the time beyond. That alone shows a knee where requests do not come back: with contention among few
 //! workers a request takes dozens of times as long two levels beyond the knee.
 //!
-//! Measured on the drawn origins 401 to 480: goodput .941 (worst tenth .864, worst .644) at 1.54 times the
+//! Measured on the drawn origins 401 to 480: goodput .946 (worst tenth .864, worst .703) at 1.57 times the
 //! unloaded response time. With rounds of as many requests as are in flight, each level twice the one
 //! before, it was .933 (.818, .390) at 1.52.
 //!

@@ -67,7 +67,7 @@ impl Bottleneck {
             }
         }
         self.changes.clear();
-        self.dispersion.cut();
+        self.dispersion.start_anew();
     }
 
     /// The round is over: fits, and goes to the next level of the plan.
@@ -132,7 +132,6 @@ impl Bottleneck {
         }
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
-            Purpose::Down if at_edge => plan::DOWN_AT_EDGE * knee,
             Purpose::Down => plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi) * knee,
             Purpose::Cruise | Purpose::Ramp | Purpose::Hold => cruise,
         };
