@@ -211,13 +211,20 @@ fn keys_are_rotated_on_both_hosts_by_reload_and_nobody_is_lost() {
         }
         served
     };
+    let mut came = 0;
     for (is_generator, keys) in steps {
-        for _ in 0..3 {
-            visitors.push(Visitor::default());
-            tickets.push(None);
+        // Somebody waits over every step: of three who come together some do, unless the machine is slow.
+        loop {
+            for _ in 0..3 {
+                visitors.push(Visitor::default());
+                tickets.push(None);
+            }
+            came += 3;
+            served += round(&mut visitors, &mut tickets);
+            if !visitors.is_empty() {
+                break;
+            }
         }
-        served += round(&mut visitors, &mut tickets);
-        assert!(!visitors.is_empty(), "somebody waits over every step");
         reload(if is_generator { &mut pair.generator } else { &mut pair.check }, keys);
         served += round(&mut visitors, &mut tickets);
     }
@@ -234,7 +241,7 @@ fn keys_are_rotated_on_both_hosts_by_reload_and_nobody_is_lost() {
         served += round(&mut visitors, &mut tickets);
         visitors.is_empty().then_some(())
     });
-    assert_eq!((served, origin.seen().len()), (13, 13));
+    assert_eq!((served, origin.seen().len()), (came + 1, came + 1));
 }
 
 #[test]
