@@ -265,7 +265,9 @@ fn an_origin_that_dies_ends_the_run_and_its_results_are_kept() {
     let dir = TempDir::new();
     let long = SMALL.replace("for = \"1s\"", "for = \"50s\"");
     let experiment = start(&write(&dir, &long), &dir);
-    wait_child(&experiment, "load");
+    let load = wait_child(&experiment, "load");
+    // Before, what was measured would be lost with it.
+    wait_for("the load generator to heed signals", || heeds_sigterm(load).then_some(()));
     kill("-KILL", wait_child(&experiment, "origin"));
     // The second run is as long as the first and is not needed.
     wait_for("the second origin", || {
