@@ -224,6 +224,7 @@ fn keys_are_rotated_on_both_hosts_by_reload_and_nobody_is_lost() {
             if !visitors.is_empty() {
                 break;
             }
+            assert!(came < 300, "somebody waits over every step");
         }
         reload(if is_generator { &mut pair.generator } else { &mut pair.check }, keys);
         served += round(&mut visitors, &mut tickets);
