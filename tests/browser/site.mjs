@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { binary, freePort, request, until } from './gate.mjs';
 import { CAPACITY, PARTS } from './site_origin.mjs';
@@ -82,8 +83,8 @@ async function build(folder, children, agents) {
 }
 
 /**
- * Visitors who ask for `factor` times what the service can serve, until [`end`](Crowd#end); at most as many as
- * are so many seconds' work of the service.
+ * Visitors who ask for `factor` times what the service can serve, until [`end`](Crowd#end): as many as are so many
+ * seconds' work of the service, and more where [`staysLong`](Crowd#staysLong) asks for them.
  */
 class Crowd {
   /** Seconds that its last newcomer was told to wait. */
@@ -92,8 +93,21 @@ class Crowd {
   constructor(url, factor, workS) {
     this.child = play('site_crowd.mjs');
     this.child.on('message', ({ wait = 0 }) => { this.wait = wait; });
-    const visitorsPerS = CAPACITY / VISITOR_WORK;
-    this.child.send({ url, perS: factor * visitorsPerS, most: workS * visitorsPerS });
+    this.visitorsPerS = CAPACITY / VISITOR_WORK;
+    this.child.send({ url, perS: factor * this.visitorsPerS, first: workS * this.visitorsPerS });
+  }
+
+  /**
+   * Whenever all have come and fewer wait than are so many seconds' work of the service, as many come once more, while
+   * `goesOn()`: on a slow machine the crowd is served before a browser has come.
+   */
+  async staysLong(workS, site, goesOn) {
+    const enough = workS * this.visitorsPerS;
+    while (goesOn()) {
+      const { room } = await site.state();
+      if (room.waiting < enough && goesOn()) this.child.send({ more: enough });
+      await pause(1e3);
+    }
   }
 
   /** Everybody leaves. Returns what became of them. */

@@ -30,7 +30,7 @@ const LEAST_SHARE = 0.97;
 const MOST_TIMES = 1;
 /** Seconds of a line of what is printed. */
 const WINDOW_S = 5;
-/** Seconds that the crowd waits when the others come. */
+/** Seconds that the crowd waits when the others come, and least seconds' work that waits until all of them have come. */
 const LONG_S = 6;
 
 let browser;
@@ -257,15 +257,17 @@ const early = {
 };
 
 /**
- * Visitors who come while others wait: each waits once. Returns what each then does. Its tabs are open before: a
- * browser may start so slowly that ten times the capacity has come meanwhile, and waits for minutes.
+ * Visitors who come while others wait: each waits once. Returns what each then does; it calls what it is given when it
+ * waits. Its tabs are open before: a browser may start so slowly that ten times the capacity has come meanwhile, and
+ * waits for minutes.
  */
 const late = {
   async 'a browser that waits, with two tabs'(site) {
     const context = await browser.newContext();
     const [tab, second] = [await Tab.open(context, site, 'late'), await Tab.open(context, site, 'late')];
-    return async () => {
+    return async waits => {
       await tab.waitAt('page/0');
+      waits();
       // It waits as well, unless the machine is so slow that the first is in by now.
       await second.page.goto(second.url('page/10'));
       await Promise.all([tab.whole(0), second.whole(10)]);
@@ -283,8 +285,9 @@ const late = {
   async 'a browser without cookies that waits'(site) {
     const context = await launchWithoutCookies();
     const tab = await Tab.open(context, site, 'blocked');
-    return async () => {
+    return async waits => {
       await tab.waitAt('page/0');
+      waits();
       await tab.whole(0);
       // Its address has the ticket in it, and no page says where the request comes from.
       await tab.page.reload();
@@ -303,12 +306,13 @@ const late = {
   async 'a form of a visitor who must wait'(site) {
     const context = await browser.newContext();
     const tab = await Tab.open(context, site, 'form');
-    return async () => {
+    return async waits => {
       // A page of another site: whoever has this one open is in.
       const fields = '<input name=note value="n&ouml;te"><button>Order</button>';
       await tab.page.setContent(`<form method=post action="${tab.url('order')}">${fields}</form>`);
       await tab.page.getByRole('button').click();
       await waiting(tab.page);
+      waits();
       await tab.page.getByRole('heading', { name: 'Thank you' }).waitFor();
       await tab.visit(1);
       tab.served();
@@ -318,8 +322,8 @@ const late = {
 
   async 'an old browser that waits'(site) {
     const visitor = site.visitor({ address: '127.1.4.1' });
-    return async () => {
-      await enterPlainly(visitor, 'oldlate');
+    return async waits => {
+      await enterPlainly(visitor, 'oldlate', waits);
       for (let n = 1; n <= 2; n++) await visitWhole(visitor, 'oldlate', n);
       await orderPlainly(visitor, 'oldlate', '/oldlate/page/2');
     };
@@ -327,8 +331,8 @@ const late = {
 
   async 'a client without cookies that waits'(site) {
     const visitor = site.visitor({ address: '127.1.5.1', keepsCookies: false });
-    return async () => {
-      await enterPlainly(visitor, 'barelate');
+    return async waits => {
+      await enterPlainly(visitor, 'barelate', waits);
       for (let n = 1; n <= 2; n++) await visitWhole(visitor, 'barelate', n, `/barelate/page/${n - 1}`);
       await orderPlainly(visitor, 'barelate', '/barelate/page/2');
     };
@@ -342,10 +346,10 @@ async function orderedOnce(site, who, body) {
   assert.deepEqual(orders.map(order => order.body), [body]);
 }
 
-/** A plain visitor waits for its first page, and is served it whole. */
-async function enterPlainly(visitor, who) {
+/** A plain visitor waits for its first page, and is served it whole. `waits` is called when it is told to wait. */
+async function enterPlainly(visitor, who, waits) {
   const path = `/${who}/page/0`;
-  const entry = await visitor.enter(path);
+  const entry = await visitor.enter(path, { waits });
   assert.ok(entry.length > 1, `${who} waits`);
   const page = entry.at(-1);
   assert.equal(page.status, 200, `${who} is let in`);
@@ -411,6 +415,7 @@ async function untilNobodyWaits(site, lasts) {
 
 async function play(factor, t) {
   const site = await startSite();
+  const coming = new Set();
   let crowd;
   try {
     const probes = new Probes(site);
@@ -422,11 +427,17 @@ async function play(factor, t) {
 
     const crowdBegan = Date.now();
     crowd = site.crowd(factor, CROWD_WORK_S);
+    for (const [name] of comers) coming.add(name);
+    const stayed = crowd.staysLong(LONG_S, site, () => coming.size > 0);
+    stayed.catch(() => {});
     // Before the gate knows what the service takes, it tells waits that it shortens a second later.
     const isFound = async () => (await site.found()).phase === 'settled';
     await until('newcomers wait for long', async () => crowd.wait >= LONG_S && await isFound());
     const began = await site.books();
-    const newcomers = comers.map(([name, visit]) => t.test(name, visit));
+    const newcomers = comers.map(([name, visit]) => {
+      const hasCome = () => coming.delete(name);
+      return t.test(name, () => visit(hasCome).finally(hasCome));
+    });
     let settledAt = Infinity;
     const settled = pause(1e3 * SETTLE_S).then(() => {
       settledAt = Date.now();
@@ -438,7 +449,7 @@ async function play(factor, t) {
     const calls = await probes.during(lasts);
     const endedAt = Date.now();
     const [ended, found] = [await lastBusy, await site.found()];
-    await Promise.all(goOn);
+    await Promise.all([...goOn, stayed]);
     const told = await crowd.end();
 
     assert.deepEqual([...unloaded, ...calls].filter(({ status }) => status !== 200), []);
@@ -469,6 +480,7 @@ async function play(factor, t) {
       assert.ok(times <= MOST_TIMES, `requests of sessions wait for ${times} unloaded response times`);
     }
   } finally {
+    coming.clear();
     await Promise.all([...site.contexts].map(context => context.close()));
     crowd?.kill();
     await site.close();

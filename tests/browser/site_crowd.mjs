@@ -49,7 +49,15 @@ async function visit(url, n) {
   }
 }
 
-process.on('message', ({ url, perS, most, end }) => {
+/** How many come: those of the beginning, and more when [`Crowd`](site.mjs) asks for them. */
+let most = 0;
+let n = 0;
+
+process.on('message', ({ url, perS, first, more, end }) => {
+  if (more) {
+    most = Math.max(most, n + more);
+    return;
+  }
   if (end) {
     hasEnded = true;
     process.send({ told }, () => process.exit());
@@ -57,7 +65,7 @@ process.on('message', ({ url, perS, most, end }) => {
   }
   // As many as should have come by now, however late the timer is.
   const began = performance.now();
-  let n = 0;
+  most = first;
   let due = 0;
   setInterval(() => {
     const now = performance.now() - began;

@@ -62,8 +62,11 @@ export class Visitor {
     return Promise.all(wanted.map(([url, dest]) => this.ask(url, { dest, from: path })));
   }
 
-  /** Asks for a page until it is let in, as its waiting page does. Returns the answers, the page's last. */
-  async enter(path, options) {
+  /**
+   * Asks for a page until it is let in, as its waiting page does. Returns the answers, the page's last. Calls `waits`
+   * whenever it is told to wait.
+   */
+  async enter(path, { waits = () => {}, ...options } = {}) {
     const answers = [];
     let target = path;
     for (;;) {
@@ -75,6 +78,7 @@ export class Visitor {
       }
       const again = reload(answer);
       if (answer.status === 200 || !again) return answers;
+      waits();
       // A client without cookies carries its ticket in the URL, as its page's own reload does.
       target = /data-target="([^"]+)"/.exec(answer.text)?.[1].replaceAll('&amp;', '&') ?? path;
       await new Promise(resolve => setTimeout(resolve, 1e3 * again));
