@@ -188,25 +188,36 @@ fn first_to_wait(gate: &Gate, fields: &str) -> String {
     until(|| ask(gate.http, &request), |answer| answer.contains("set-cookie: tg0="))
 }
 
+fn room_figures(gate: &Gate) -> String {
+    let room = &gate.admin("/v1/state")["room"];
+    format!("{} wait, {} present", room["waiting"], room["present"])
+}
+
 /// Asks for the room's figures until they are these.
 fn room_has(gate: &Gate, waiting: u64, present: u64) {
-    let figures = || {
-        let room = &gate.admin("/v1/state")["room"];
-        format!("{} wait, {} present", room["waiting"], room["present"])
-    };
-    until(figures, |figures| figures == format!("{waiting} wait, {present} present"));
+    until(|| room_figures(gate), |figures| figures == format!("{waiting} wait, {present} present"));
 }
 
 #[test]
 fn visitors_whose_page_asks_count_as_present() {
     let origin = Origin::start();
     let gate = Gate::start(&origin, ONE_IN_A_HUNDRED_SECONDS);
-    first_to_wait(&gate, "Accept: text/html\r\n");
+    let ask = |gate: &Gate, ticket: &str| get(gate.http, "/.tidegate/status?c=0", ticket);
+    // Before the first tick a page is to ask again after 0.3 s, later after some seconds.
+    let ticket = cookies(&first_to_wait(&gate, "Accept: text/html\r\n"));
+    let poll_ms =
+        |status: &str| -> Option<u64> { status.split_once("poll_ms\":")?.1.split_once(',')?.0.parse().ok() };
+    until(|| ask(&gate, &ticket), |status| poll_ms(status) > Some(1_000));
     room_has(&gate, 1, 1);
+    first_to_wait(&gate, "Accept: text/html\r\n");
+    room_has(&gate, 2, 2);
     // A program sleeps until its turn, unless it asks how things stand.
     let gate = Gate::start(&origin, ONE_IN_A_HUNDRED_SECONDS);
     let ticket = cookies(&first_to_wait(&gate, ""));
     room_has(&gate, 1, 0);
-    get(gate.http, "/.tidegate/status?c=0", &ticket);
-    room_has(&gate, 1, 1);
+    let asks = || {
+        ask(&gate, &ticket);
+        room_figures(&gate)
+    };
+    until(asks, |figures| figures == "1 wait, 1 present");
 }
