@@ -46,6 +46,7 @@
 //! - Deeper or more probes down for sharing: less goodput, and the knee is no better.
 //! - Scaling old samples by those that revealed a rise: some of them began before it, and the knee drifts up.
 //! - Keeping the fit from before a fall, and samples from before a rise: the same goodput within 0.1 %.
+//! - After a fall a wait of 5 s and a probe below the knee that remains if workers left: no more goodput.
 //! - A ramp by rounds of as many requests as are in flight, each twice the last: slow origins wait for ten
 //!   seconds and more for the slowest of a few requests (ramp.rs).
 
@@ -135,9 +136,6 @@ pub struct Bottleneck {
     /// Rounds since the cruise began.
     rounds: u32,
     round: Round,
-    /// By how much the origin has become slower, and since when, while [`Purpose::Hold`].
-    fallen: f64,
-    held_since: Timestamp,
     alarm: Option<(Change, Onset)>,
     /// Charged cost units per second at the end of the ramp so far.
     ramp_throughput: Option<f64>,
@@ -172,8 +170,6 @@ impl Bottleneck {
             ramp: Ramp::default(),
             rounds: 0,
             round: Round::new(Timestamp::default(), first as u32, 0),
-            fallen: 1.0,
-            held_since: Timestamp::default(),
             alarm: None,
             ramp_throughput: None,
             mix: Mix::default(),
@@ -447,10 +443,8 @@ impl Estimator for Bottleneck {
             self.ramp_on(load, now);
         } else {
             let (limit, phi) = (f64::from(self.limit), self.dispersion.get());
-            let need = plan::round_length(self.purpose, limit, phi, self.expected().per_second);
-            let holds = self.purpose == Purpose::Hold
-                && now.since(self.held_since).as_secs_f64() < plan::HOLD_SECONDS;
-            if self.round.work.count >= need && !holds {
+            let need = plan::round_length(self.purpose, limit, phi);
+            if self.round.work.count >= need {
                 self.next_round(now);
             }
         }

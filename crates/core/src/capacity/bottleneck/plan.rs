@@ -18,8 +18,6 @@ pub(super) enum Purpose {
     Up,
     /// Below the knee for a round.
     Down,
-    /// Unchanged since the origin became slower, until the new speed is measured.
-    Hold,
 }
 
 impl Purpose {
@@ -29,7 +27,7 @@ impl Purpose {
         match self {
             Self::Ramp => ramp_gain(doubling_s),
             Self::Up => 1.3,
-            Self::Cruise | Self::Down | Self::Hold => 1.05,
+            Self::Cruise | Self::Down => 1.05,
         }
     }
 }
@@ -45,11 +43,6 @@ const DOUBLE: f64 = 2.0;
 /// Completions per round: at dispersion 0, and in addition at dispersion 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;
-/// Least time to hold where the origin became slower, in seconds. Neighbours and checkpoints are gone by
-/// then; a probe down costs goodput, while holding costs response time only.
-pub(super) const HOLD_SECONDS: f64 = 5.0;
-/// Least length of a round of the cruise, in seconds.
-const ROUND_SECONDS: f64 = 0.03;
 /// Rounds between two probes up; where service varies so little that a short probe is enough; and with
 /// contention, where they cost goodput.
 const UP_EVERY: u32 = 7;
@@ -74,12 +67,6 @@ pub(super) const KNOWN_BELOW: f64 = 0.05;
 /// Least share of the knee for a probe down, and its contrast: 0.8 from a dispersion of 0.25 on, 0.88 at 0.
 pub(super) const DOWN: f64 = 0.8;
 pub(super) const DOWN_CONTRAST: f64 = 0.45;
-/// The same after a fall, relative to the knee that remains if workers left. At a share x of the old knee,
-/// responses take 1/x times as long if all workers became slower, and as long as at the old knee if some
-/// left. For an origin that varies little 0.7 is enough.
-pub(super) const FALLEN: f64 = 0.9;
-pub(super) const FALLEN_CONTRAST: f64 = 1.27;
-
 /// What a ramp lets in over the throughput. Visitors admitted now arrive when the limit has doubled some more
 /// times: as many as are needed now would find an empty queue; with long responses, more would queue for
 /// long.
@@ -94,15 +81,12 @@ pub(super) fn depth(least: f64, contrast: f64, dispersion: f64) -> f64 {
     least.max((-contrast * dispersion.max(0.0).sqrt()).exp())
 }
 
-/// Completions in a round at a limit, at a throughput of `per_second` requests.
-pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64, per_second: f64) -> f64 {
+/// Completions in a round at a limit.
+pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64) -> f64 {
     let least = ROUND_LEAST + ROUND_NOISE * dispersion.min(2.0);
     match purpose {
-        Purpose::Hold => least,
-        Purpose::Cruise | Purpose::Ramp => (2.0 * limit).max(least).max(ROUND_SECONDS * per_second),
-        Purpose::Up | Purpose::Down => {
-            ((1.0 + 2.0 * dispersion.min(1.0)) * limit).max(least).max(ROUND_SECONDS * per_second)
-        }
+        Purpose::Cruise | Purpose::Ramp => (2.0 * limit).max(least),
+        Purpose::Up | Purpose::Down => ((1.0 + 2.0 * dispersion.min(1.0)) * limit).max(least),
     }
 }
 

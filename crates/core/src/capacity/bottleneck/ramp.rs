@@ -98,7 +98,7 @@ impl Bottleneck {
         let beyond = |nats: f64| {
             fitted.filter(|Fitted { hinge, .. }| hinge.knee < PASSED * level && hinge.gain / phi > nats)
         };
-        let is_held = self.ramp.held >= plan::round_length(Purpose::Down, level, phi, 0.0);
+        let is_held = self.ramp.held >= plan::round_length(Purpose::Down, level, phi);
         if let Some(fitted) = beyond(if is_held { PASSED_NATS } else { FOUND_NATS }) {
             return self.found(fitted, now);
         }

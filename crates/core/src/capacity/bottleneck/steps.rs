@@ -24,45 +24,25 @@ impl Bottleneck {
             cost: onset.units * self.mix.cost_per_unit(),
             time_s: onset.response_s / n,
         };
-        let at_new_speed = Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, level };
+        self.meter.restart(since);
         match change {
-            Change::Slower => {
-                self.meter.restart(since);
-                self.curve.clear();
-                self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
-                self.fitted = Some(at_new_speed);
-                self.reason = "origin slower: looking below";
-                // After a probe down the throughput must be measured: the plan's first probes are omitted.
-                self.rounds = plan::DOWN_AT[1];
-                // A second alarm while holding is the same fall, measured better.
-                let is_again = self.purpose == Purpose::Hold;
-                self.fallen = if is_again { self.fallen * ratio } else { ratio };
-                self.held_since = if is_again { self.held_since } else { now };
-                if hinge.contends() {
-                    self.go(Purpose::Down, 0.9 * hinge.knee / ratio, now);
-                } else {
-                    self.go(Purpose::Hold, self.target, now);
-                }
-            }
             Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
                 self.curve.clear();
-                self.reason = "origin faster: looking for its knee";
-                self.meter.restart(since);
+                self.reason = "no wait beyond the knee: looking for more";
                 self.go(Purpose::Ramp, 0.8 * hinge.knee, now);
             }
-            Change::Faster => {
-                self.meter.restart(since);
+            // The knee holds until it is measured anew: the speed has changed, or workers have left.
+            Change::Slower | Change::Faster => {
                 self.curve.clear();
-                self.fitted = Some(at_new_speed);
-                self.reason = "origin faster: holds its knee";
+                self.fitted = Some(Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, level });
                 self.rounds = plan::AT_NEW_SPEED;
+                self.reason = "another speed: holds the knee";
                 self.go(Purpose::Cruise, level, now);
             }
             Change::Unsaturated => {
                 self.curve.clear_above(hinge.knee);
                 self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
                 self.reason = "no wait beyond the knee: looking for more";
-                self.meter.restart(since);
                 self.go(Purpose::Ramp, 1.3 * f64::from(self.limit), now);
             }
         }
@@ -73,12 +53,6 @@ impl Bottleneck {
     /// The round is over: fits, and goes to the next level of the plan.
     pub(super) fn next_round(&mut self, now: Timestamp) {
         self.costs.anchor();
-        if self.purpose == Purpose::Hold {
-            let knee = self.hinge().map_or(self.target, |hinge| hinge.knee);
-            let least = plan::FALLEN / self.fallen;
-            let depth = plan::depth(least, plan::FALLEN_CONTRAST, self.dispersion.get());
-            return self.go(Purpose::Down, depth * knee, now);
-        }
         let phi = self.dispersion.get();
         // Within a cruise the open requests of one round are samples of the next, so that the bins miss none.
         let open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
@@ -133,7 +107,7 @@ impl Bottleneck {
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
             Purpose::Down => plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi) * knee,
-            Purpose::Cruise | Purpose::Ramp | Purpose::Hold => cruise,
+            Purpose::Cruise | Purpose::Ramp => cruise,
         };
         self.go(purpose, level, now);
     }
