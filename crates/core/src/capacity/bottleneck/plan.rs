@@ -57,7 +57,7 @@ const UP_CONTENDING: f64 = 1.25;
 /// Two classes at ten workers, one of them five times as hard, 200 seeds: after two minutes the knee is off
 /// by 10 % (standard deviation) and the ratio of the costs by 13 % with a period of 150, by 7 and 9 % with
 /// this. Goodput of the named scenarios .9845 and .9836; of the drawn ones the same.
-pub(super) const DOWN_AT: [u32; 3] = [3, 8, 16];
+const DOWN_AT: [u32; 3] = [3, 8, 16];
 const DOWN_EVERY: u32 = 46;
 /// The round with which a cruise continues at a new speed: two before a probe down, six before one up.
 pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
@@ -66,19 +66,14 @@ pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
 pub(super) const KNOWN_BELOW: f64 = 0.05;
 /// Least share of the knee for a probe down, and its contrast: 0.8 from a dispersion of 0.25 on, 0.88 at 0.
 pub(super) const DOWN: f64 = 0.8;
-pub(super) const DOWN_CONTRAST: f64 = 0.45;
+const DOWN_CONTRAST: f64 = 0.45;
+
 /// What a ramp lets in over the throughput. Visitors admitted now arrive when the limit has doubled some more
 /// times: as many as are needed now would find an empty queue; with long responses, more would queue for
 /// long.
 fn ramp_gain(doubling_s: Option<f64>) -> f64 {
     let doublings = 1.0 + doubling_s.map_or(0.0, |doubling_s| TRANSIT_S / doubling_s);
     DOUBLE.powf(doublings).min(MOST_GAIN)
-}
-
-/// How far down a probe goes, as a share of the knee: to `least` where service varies. Elsewhere only so far
-/// that the effect exceeds the noise of a sample by `contrast` standard deviations (of logarithms).
-pub(super) fn depth(least: f64, contrast: f64, dispersion: f64) -> f64 {
-    least.max((-contrast * dispersion.max(0.0).sqrt()).exp())
 }
 
 /// Completions in a round at a limit.
@@ -104,6 +99,12 @@ pub(super) fn after(round: u32, contends: bool, dispersion: f64) -> Purpose {
     } else {
         Purpose::Cruise
     }
+}
+
+/// How far down a probe goes, as a share of the knee: to [`DOWN`] where service varies. Elsewhere only so far
+/// that the effect exceeds the noise of a sample by [`DOWN_CONTRAST`] standard deviations (of logarithms).
+pub(super) fn down(dispersion: f64) -> f64 {
+    DOWN.max((-DOWN_CONTRAST * dispersion.max(0.0).sqrt()).exp())
 }
 
 /// How far up a probe goes, as a multiple of the cruise.

@@ -28,7 +28,7 @@ impl Bottleneck {
         match change {
             Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
                 self.curve.clear();
-                self.reason = "no wait beyond the knee: looking for more";
+                self.reason = "origin faster: looking for its knee";
                 self.go(Purpose::Ramp, 0.8 * hinge.knee, now);
             }
             // The knee holds until it is measured anew: the speed has changed, or workers have left.
@@ -36,7 +36,7 @@ impl Bottleneck {
                 self.curve.clear();
                 self.fitted = Some(Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, level });
                 self.rounds = plan::AT_NEW_SPEED;
-                self.reason = "another speed: holds the knee";
+                self.reason = "origin slower or faster: holds the knee";
                 self.go(Purpose::Cruise, level, now);
             }
             Change::Unsaturated => {
@@ -106,7 +106,7 @@ impl Bottleneck {
         }
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
-            Purpose::Down => plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi) * knee,
+            Purpose::Down => plan::down(phi) * knee,
             Purpose::Cruise | Purpose::Ramp => cruise,
         };
         self.go(purpose, level, now);

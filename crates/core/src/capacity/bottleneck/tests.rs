@@ -524,8 +524,11 @@ fn a_ramp_lets_in_what_is_needed_when_visitors_arrive() {
 
 #[test]
 fn a_quiet_origin_is_not_probed_deeper_than_needed() {
-    let down = |phi| plan::depth(plan::DOWN, plan::DOWN_CONTRAST, phi);
-    assert!(down(1.0) == plan::DOWN && (0.85..0.9).contains(&down(FLOOR)), "{}", down(FLOOR));
+    assert!(
+        plan::down(1.0) == plan::DOWN && (0.85..0.9).contains(&plan::down(FLOOR)),
+        "{}",
+        plan::down(FLOOR)
+    );
 }
 
 #[test]
