@@ -47,8 +47,7 @@ parameters! {
         min_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
         /// Most requests in flight.
         max_in_flight: u32 => Count(1..=MOST_IN_FLIGHT);
-        /// Samples over which the capacity is averaged while nothing changes, at a dispersion of 1
-        /// (exponential service).
+        /// Samples over which the capacity is averaged while nothing changes.
         memory: f64 => Number(100.0..=1e6);
     }
 

@@ -9,7 +9,7 @@
 //! ```text
 //! R(n) = B · r (1 + a (r−1)²),  r = max(1, n/K)     fit.rs: the likeliest K, B and a
 //! L    = argmax of throughput less the price of waiting   level.rs: the best whole L for an uncertain K
-//! C    = Σ work / Σ R/n  for n >= K                 meter.rs: throughput at saturation (Little's law)
+//! C    = Σ work / Σ R/n  for n >= K                 work.rs: throughput at saturation (Little's law)
 //! ```
 //!
 //! Every sample is tested against the fit. [`change`] detects within some dozens of completions that the
@@ -39,7 +39,6 @@
 //! - A saturation test by response times (short requests end first: false rises) or counts (bursts) only.
 //! - Dispersion about the fit: a change is taken for noise.
 //! - Less weight for the samples that revealed a change.
-//! - 3.5 standard errors for the meter's window: chance cuts it every minute.
 //! - Samples that outlive their level count only up to its end: less goodput with bimodal or shared service.
 //! - More probes up where service varies: with sharing they add a tenth to the response time.
 //! - A ramp after a rise of the speed: with sharing it overshoots sixfold.
@@ -60,13 +59,13 @@ mod fit;
 mod initial_estimate;
 mod level;
 mod long_lived;
-mod meter;
 mod occupancy;
 mod plan;
 mod ramp;
 mod restart;
 mod steps;
 mod under_way;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -76,17 +75,16 @@ use costs::{Costs, Mix};
 use fit::{Curve, Hinge};
 use initial_estimate::InitialEstimate;
 use long_lived::{Completions, LongLived};
-use meter::{Meter, Round, Work};
 use occupancy::Occupancy;
 use plan::Purpose;
 use ramp::Ramp;
-use steps::CONTENDING_RANGE;
 use under_way::UnderWay;
+use work::{Round, Work};
 
 /// Ticks without a usable sample, or with errors only, after which the reason given is that.
 const IDLE_TICKS: u32 = 10;
-/// Up to so many knees a sample counts for the throughput.
-const RANGE: f64 = 1.8;
+/// A sample counts for the throughput from so many knees to so many.
+const ABOUT_KNEE: (f64, f64) = (0.98, 1.8);
 /// Bounds of a response time in seconds: the resolution of a clock, and an hour.
 const LEAST_S: f64 = 1e-6;
 const MOST_S: f64 = 3600.0;
@@ -98,7 +96,7 @@ const LEAST_RATE: f64 = 0.01;
 pub struct BottleneckConfig {
     pub min_in_flight: u32,
     pub max_in_flight: u32,
-    /// Samples over which a constant capacity is averaged, at a dispersion of 1 (exponential service).
+    /// Samples over which a constant capacity is averaged.
     pub memory: f64,
 }
 
@@ -123,7 +121,8 @@ pub struct Bottleneck {
     curve: Curve,
     dispersion: Dispersion,
     changes: Changes,
-    meter: Meter,
+    /// Work of late at the level of the cruise and about the knee.
+    throughput: Work,
     pauses: Pauses,
     /// The last fit, if it has a knee.
     fitted: Option<Fitted>,
@@ -160,7 +159,7 @@ impl Bottleneck {
             curve: Curve::new(),
             dispersion: Dispersion::new(),
             changes: Changes::default(),
-            meter: Meter::new(),
+            throughput: Work::default(),
             pauses: Pauses::default(),
             fitted: None,
             target: first,
@@ -230,16 +229,15 @@ impl Bottleneck {
 
     /// One minus twice the relative standard error of the capacity.
     fn confidence(&self) -> f64 {
-        let samples = self.meter.total().count;
+        let samples = self.throughput.count;
         if samples < 1.0 {
             return 0.0;
         }
         (1.0 - 2.0 * (self.dispersion.get() / samples).sqrt()).clamp(0.0, 1.0)
     }
 
-    /// How long a ramp takes to double, in seconds: a response at the present level; `None` before anything
-    /// was measured.
-    fn doubling_s(&self) -> Option<f64> {
+    /// A response at the present level by the throughput of the ramp, in seconds; `None` before there is any.
+    fn ramp_response_s(&self) -> Option<f64> {
         let cost = self.mix.units_per_request() * self.mix.cost_per_unit();
         self.ramp_throughput.map(|per_second| f64::from(self.limit) * cost / per_second)
     }
@@ -266,7 +264,7 @@ impl Bottleneck {
     }
 
     fn capacity(&self) -> f64 {
-        let learned = self.meter.rate().map(|rate| rate * self.mix.cost_per_unit());
+        let learned = self.throughput.rate().map(|rate| rate * self.mix.cost_per_unit());
         match (self.purpose, learned, self.ramp_throughput) {
             (Purpose::Ramp, Some(learned), Some(now)) => learned.max(now),
             (_, Some(learned), _) => learned * self.pauses.up_share(),
@@ -282,7 +280,7 @@ impl Bottleneck {
             let base = hinge.base_s * self.mix.units_per_request();
             let n = (f64::from(self.limit) - self.long_lived.level).max(1.0);
             Expected { per_second: n.min(hinge.knee) / base, response_s: base * hinge.slowdown(n) }
-        } else if let Some(response_s) = self.doubling_s() {
+        } else if let Some(response_s) = self.ramp_response_s() {
             Expected { per_second: f64::from(self.limit) / response_s, response_s }
         } else {
             Expected { per_second: LEAST_RATE, response_s: f64::INFINITY }
@@ -348,20 +346,15 @@ impl Bottleneck {
         }
     }
 
-    /// At the level of the cruise and about the knee. What is measured beyond the knee is taken as what it
-    /// would have been at the knee.
+    /// Counts what was served at the level of the cruise and about the knee.
     fn measure_throughput(&mut self, n: f64, work: &Work) {
         let fitted = self.fitted.filter(|_| self.purpose != Purpose::Ramp);
         let Some(Fitted { hinge, level }) = fitted else { return };
-        let most = if hinge.contends() { CONTENDING_RANGE } else { RANGE };
-        if n < 0.98 * hinge.knee.min(level) || n > (most * hinge.knee).max(level) {
-            return;
+        let (low, high) = ABOUT_KNEE;
+        if n >= low * hinge.knee.min(level) && n <= (high * hinge.knee).max(level) {
+            self.throughput.add(work);
+            self.throughput.fade(self.config.memory);
         }
-        let beyond = n.max(hinge.knee) / (hinge.knee * hinge.slowdown(n));
-        let phi = self.dispersion.get();
-        let memory = self.config.memory * phi.clamp(0.15, 4.0);
-        let work = Work { time_s: work.time_s * beyond, ..*work };
-        self.meter.add(&work, f64::from(self.limit).max(16.0), memory, phi);
     }
 
     fn test_against(&mut self, hinge: &Hinge, sample: &Sample, n: f64, units: f64, response_s: f64) {
@@ -371,7 +364,7 @@ impl Bottleneck {
         self.costs.learn(sample.class, count, response_s / hinge.base_s - waited);
         let expected_s = hinge.base_s * (units + waited);
         self.dispersion.add(count, response_s, expected_s, (2.0 * f64::from(self.limit)).max(16.0));
-        let phi = self.dispersion.get() * (1.0 + 100.0 / (1.0 + self.meter.total().count));
+        let phi = self.dispersion.get() * (1.0 + 100.0 / (1.0 + self.throughput.count));
         let onset =
             Onset { count, in_flight: count * n, units: count * units, response_s: count * response_s };
         self.changes.add(&onset, expected_s, phi, self.round.limit);
@@ -469,7 +462,7 @@ impl Estimator for Bottleneck {
     fn rediscover(&mut self, now: Timestamp) {
         let from = self.hinge().map_or(f64::from(self.limit), |hinge| plan::DOWN * hinge.knee);
         self.curve.clear();
-        self.meter.clear();
+        self.throughput = Work::default();
         self.changes.clear();
         self.dispersion.cut();
         (self.fitted, self.alarm, self.ramp_throughput) = (None, None, None);
@@ -490,7 +483,7 @@ impl Estimator for Bottleneck {
         let mut figures = vec![
             ("limit", f64::from(self.limit)),
             ("dispersion", self.dispersion.get()),
-            ("throughput_samples", self.meter.total().count),
+            ("throughput_samples", self.throughput.count),
             ("staying_in_flight", self.long_lived.level),
             ("pauses", self.pauses.count as f64),
             ("least_learned_cost", cost_range.least),

@@ -243,7 +243,7 @@ pub(super) struct Expected {
 ///
 /// With independent service times one gap in e^15 is that long by chance; where all workers serve in step, a
 /// gap is as long as a response without a wait. A pause too short to be detected takes its time from the
-/// throughput. There should be few: a meter of some hundred samples contains one or none.
+/// throughput. There should be few: some hundred samples contain one or none.
 ///
 /// Requests that were in flight have waited for the pause, so their response times say nothing of the knee,
 /// and the samples are ignored. This happens only once per so many samples: otherwise an origin that has

@@ -35,7 +35,7 @@
 //! exponential service at ten workers, the logarithm of a ratio of 5 had a standard deviation of 0.08. The
 //! error of both classes is 0.04 without d and 0.08 with it. The error of u is added to e.
 
-use super::meter::Work;
+use super::work::Work;
 use crate::capacity::LearnedCost;
 use crate::units::{ClassId, MAX_CLASSES};
 
@@ -53,8 +53,9 @@ const FREE: f64 = 0.01;
 const CUT: f64 = 12.0;
 
 /// Rounds of the estimator in which requests may end that came before the kind of a cost changed: the present
-/// one, one of those that were in flight, and one of those that waited at the gate.
-const UNSCALED_ROUNDS: u32 = 3;
+/// one, one of those that were in flight, and one of those that waited at the gate; twice as many, since a
+/// probe's round has half as many requests as others.
+const UNSCALED_ROUNDS: u32 = 6;
 
 /// The reference of a class whose cost is learned.
 const OF_LEARNED: f64 = 1.0;

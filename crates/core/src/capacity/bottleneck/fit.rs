@@ -21,10 +21,8 @@
 //! Rejected: least squares (a bin of slow samples counts most); a power (n/K)^p (its knee is too sharp for
 //! contention and K comes out a tenth too low); the minimum response time for B (with noisy service it is a
 //! tenth of the mean, and the limit that follows starves the origin).
-//!
-//! Limit: a knee needs samples on both sides. [`Hinge::at_edge`] tells that those below are too few.
 
-use super::meter::Work;
+use super::work::Work;
 
 /// Levels with a bin each; above, bins grow.
 const LINEAR: usize = 32;
@@ -43,9 +41,9 @@ pub(super) const BELOW: f64 = 600.0;
 pub(super) const ABOVE: f64 = 2000.0;
 /// Samples below which a bin has none: a rounding error.
 const LEAST: f64 = 0.01;
-/// Share of the knee up to which samples measure the base, whatever the error of the knee; and how many
-/// samples must lie there, per unit of dispersion.
+/// Share of the knee up to which samples measure the base, whatever the error of the knee.
 const CLEARLY_BELOW: f64 = 0.9;
+/// Samples at a knee or below that are enough to believe in it, per unit of dispersion.
 const ENOUGH_BELOW: f64 = 12.0;
 /// Nats by which a knee without contention must be likelier, per unit of dispersion, if fewer samples lie at
 /// it or below: the very first few may be short by chance. Exponential service at ten workers, eight seeds:
@@ -90,8 +88,6 @@ pub(super) struct Hinge {
     pub contention: f64,
     /// Nats by which the hinge is likelier than a constant response time, before division by the dispersion.
     pub gain: f64,
-    /// There are too few samples below the knee to locate it: it may be lower.
-    pub at_edge: bool,
 }
 
 impl Hinge {
@@ -313,8 +309,7 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
     let sure = least_sure_knee(points, dispersion)?.ln();
     let (first, last) = (points.first()?.n.ln(), points.last()?.n.ln());
     let flat = likelihood(points, last, 0.0);
-    let mut best =
-        Hinge { base_s: flat.base_s, knee: last.exp(), contention: 0.0, gain: 0.0, at_edge: false };
+    let mut best = Hinge { base_s: flat.base_s, knee: last.exp(), contention: 0.0, gain: 0.0 };
     let mut least = flat.loss;
     for contention in CONTENTIONS {
         let prior = if contention > 0.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
@@ -329,7 +324,7 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
                 }
                 if loss + prior < least {
                     least = loss + prior;
-                    best = Hinge { base_s, knee: at.exp(), contention, gain: flat.loss - loss, ..best };
+                    best = Hinge { base_s, knee: at.exp(), contention, gain: flat.loss - loss };
                 }
                 at += step;
             }
@@ -341,8 +336,5 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
             search((near - COARSE.ln()).max(lowest), (near + COARSE.ln()).min(highest), FINE.ln(), unsure);
         }
     }
-    let clearly_below = points.iter().filter(|point| point.n < CLEARLY_BELOW * best.knee);
-    let samples: f64 = clearly_below.map(|point| point.count).sum();
-    best.at_edge = best.gain > 0.0 && samples < ENOUGH_BELOW * dispersion.max(0.3);
     (best.base_s.is_finite() && best.base_s > 0.0).then_some(best)
 }

@@ -118,7 +118,7 @@ mod tests {
     /// The level for `count` samples at each of four levels around the knee of an origin with ten workers.
     fn level(contention: f64, count: f64, dispersion: f64) -> f64 {
         let at = |n: f64| Point { n, count, time_s: 0.1 * count * slowdown(n / 10.0, contention) };
-        let hinge = Hinge { base_s: 0.1, knee: 10.0, contention, gain: 9.0, at_edge: false };
+        let hinge = Hinge { base_s: 0.1, knee: 10.0, contention, gain: 9.0 };
         best(&[6.0, 8.0, 12.0, 14.0].map(at), dispersion, &hinge, 0.1)
     }
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_fit_without_a_knee_has_no_headroom() {
-        let flat = Hinge { base_s: 0.1, knee: 14.0, contention: 0.0, gain: 0.0, at_edge: false };
+        let flat = Hinge { base_s: 0.1, knee: 14.0, contention: 0.0, gain: 0.0 };
         assert_eq!(best(&[], 1.0, &flat, 0.1), 14.0);
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let knee = 1.0 + idles;
         let at =
             |n: f64| Point { n, count: 500.0, time_s: 500.0 * service_s * slowdown(n / knee, contention) };
-        let hinge = Hinge { base_s: service_s, knee, contention, gain: 9.0, at_edge: false };
+        let hinge = Hinge { base_s: service_s, knee, contention, gain: 9.0 };
         best(&[1.0, 2.0, 3.0].map(at), 0.1, &hinge, service_s)
     }
 

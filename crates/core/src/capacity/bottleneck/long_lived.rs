@@ -13,9 +13,9 @@
 //! Rejected: more than 12 ordinary response times. An origin that contention slows down twelvefold then
 //! seems to have nothing but long polls, and the limit grows by as many while the throughput collapses.
 //!
-//! The curve, the meter and the knee are functions of n − s; the limit is the knee's level plus s. The time
-//! of such a request beyond an ordinary response R̄ is idle, the rest is work like any other. A few very long
-//! service times are treated alike, which is no error: they reduce n and the knee by the same amount.
+//! The curve, the throughput and the knee are functions of n − s; the limit is the knee's level plus s. The
+//! time of such a request beyond an ordinary response R̄ is idle, the rest is work like any other. A few very
+//! long service times are treated alike, which is no error: they reduce n and the knee by the same amount.
 //!
 //! Limit: such requests are recognised only when they end, so s lags by their length.
 

@@ -21,25 +21,26 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// What the room lets in over the capacity: enough to fill the limit while it grows. `doubling_s`:
-    /// seconds in which a ramp doubles; `None` while nothing is known of it.
-    pub fn gain(self, doubling_s: Option<f64>) -> f64 {
+    /// What the room lets in over the capacity: enough to fill the limit while it grows. `is_measured`: the
+    /// capacity is a throughput, and not the initial estimate.
+    pub fn gain(self, is_measured: bool) -> f64 {
         match self {
-            Self::Ramp => ramp_gain(doubling_s),
+            Self::Ramp if is_measured => RAMP_GAIN,
+            Self::Ramp => FIRST_GAIN,
             Self::Up => 1.3,
             Self::Cruise | Self::Down => 1.05,
         }
     }
 }
 
-/// Seconds from the admission of a visitor to the request: a waiting page polls about that often.
-const TRANSIT_S: f64 = 1.0;
-/// Most that a ramp lets in over the throughput. Visitors who are on their way when the knee is found
-/// queue for long: with 12 the 99th percentile of a first crowd's response times at 100 workers of 50 ms was
-/// 1.5 s.
-const MOST_GAIN: f64 = 3.0;
-/// Growth of a ramp within a response time.
-const DOUBLE: f64 = 2.0;
+/// What a ramp lets in over the throughput. A visitor admitted now arrives about a second later, when the
+/// limit may have doubled several times: as many as are needed now would find an empty queue. Those who are
+/// on their way when the knee is found queue for long: with 12 the 99th percentile of a first crowd's
+/// response times at 100 workers of 50 ms was 1.5 s.
+const RAMP_GAIN: f64 = 3.0;
+/// The same over the initial estimate. With 3 the 99th percentile of a first crowd's response times at ten
+/// workers of 100 ms is 473 ms, with 2 it is 291 ms (24 seeds).
+const FIRST_GAIN: f64 = 2.0;
 /// Completions per round: at dispersion 0, and in addition at dispersion 1.
 const ROUND_LEAST: f64 = 10.0;
 const ROUND_NOISE: f64 = 20.0;
@@ -49,32 +50,23 @@ const UP_EVERY: u32 = 7;
 const UP_EVERY_QUIET: u32 = 4;
 const QUIET: f64 = 0.3;
 const UP_EVERY_CONTENDING: u32 = 20;
-/// How far beyond the cruise they go at a dispersion of at least 1 (two fifths of it at 0); with contention.
+/// How far beyond the cruise they go at a dispersion of at least 1 (two fifths of it at 0).
 const UP: f64 = 0.4;
-const UP_CONTENDING: f64 = 1.25;
-/// Rounds of a new cruise after which it is probed down, and then the period.
+/// The first round of a new cruise after which it is probed down, and the period.
 ///
 /// Two classes at ten workers, one of them five times as hard, 200 seeds: after two minutes the knee is off
 /// by 10 % (standard deviation) and the ratio of the costs by 13 % with a period of 150, by 7 and 9 % with
 /// this. Goodput of the named scenarios .9845 and .9836; of the drawn ones the same.
-const DOWN_AT: [u32; 3] = [3, 8, 16];
-const DOWN_EVERY: u32 = 46;
-/// The round with which a cruise continues at a new speed: two before a probe down, six before one up.
-pub(super) const AT_NEW_SPEED: u32 = DOWN_AT[2] - 2;
+const DOWN_FIRST: u32 = 8;
+const DOWN_EVERY: u32 = 14;
+/// The round with which a cruise continues at a new speed: two before a probe down.
+pub(super) const AT_NEW_SPEED: u32 = DOWN_FIRST + DOWN_EVERY - 2;
 /// Relative standard error of the response time without a wait below which no probe down is needed: a fifth
 /// of what [`DOWN`] goes down by. Goodput of the named scenarios: .9827 with 0.02, .9834 with this.
 pub(super) const KNOWN_BELOW: f64 = 0.05;
 /// Least share of the knee for a probe down, and its contrast: 0.8 from a dispersion of 0.25 on, 0.88 at 0.
 pub(super) const DOWN: f64 = 0.8;
 const DOWN_CONTRAST: f64 = 0.45;
-
-/// What a ramp lets in over the throughput. Visitors admitted now arrive when the limit has doubled some more
-/// times: as many as are needed now would find an empty queue; with long responses, more would queue for
-/// long.
-fn ramp_gain(doubling_s: Option<f64>) -> f64 {
-    let doublings = 1.0 + doubling_s.map_or(0.0, |doubling_s| TRANSIT_S / doubling_s);
-    DOUBLE.powf(doublings).min(MOST_GAIN)
-}
 
 /// Completions in a round at a limit.
 pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64) -> f64 {
@@ -92,10 +84,10 @@ pub(super) fn after(round: u32, contends: bool, dispersion: f64) -> Purpose {
         (false, true) => UP_EVERY_QUIET,
         (false, false) => UP_EVERY,
     };
-    if DOWN_AT.contains(&round) || round % DOWN_EVERY == DOWN_EVERY - 1 {
-        Purpose::Down
-    } else if round % up_every == up_every - 1 {
+    if round % up_every == up_every - 1 {
         Purpose::Up
+    } else if round % DOWN_EVERY == DOWN_FIRST {
+        Purpose::Down
     } else {
         Purpose::Cruise
     }
@@ -108,6 +100,6 @@ pub(super) fn down(dispersion: f64) -> f64 {
 }
 
 /// How far up a probe goes, as a multiple of the cruise.
-pub(super) fn up(contends: bool, dispersion: f64) -> f64 {
-    if contends { UP_CONTENDING } else { 1.0 + UP * (0.4 + 0.6 * dispersion.min(1.0)) }
+pub(super) fn up(dispersion: f64) -> f64 {
+    1.0 + UP * (0.4 + 0.6 * dispersion.min(1.0))
 }

@@ -6,9 +6,9 @@
 //!
 //! ```text
 //! 0 to 2 nats   grow
-//! from 2        go to the best level for what is known (level.rs)
-//! from 6        the knee is found, and the cruise begins; also after as many samples from 2 on as a probe
-//!               takes
+//! from 2        go to the best level for what is known (level.rs); grow on after as many samples there as a
+//!               probe takes, which have decided nothing
+//! from 5        the knee is found, and the cruise begins
 //! ```
 //!
 //! in nats per dispersion, by which the knee must be likelier than none.
@@ -32,13 +32,12 @@ use super::plan::{self, Purpose};
 use super::{Bottleneck, Dispersion, Fitted, GateLoad, Timestamp, long_lived};
 
 /// Nats per dispersion by which a knee must be likelier than none: to end the ramp, and to hold it.
-const FOUND_NATS: f64 = 6.0;
+const FOUND_NATS: f64 = 5.0;
 const PASSED_NATS: f64 = 2.0;
 /// Share of the limit below which a fitted knee counts as passed.
 const PASSED: f64 = 0.85;
-/// Growth for each request that ended: where requests wait already, and with known contention.
+/// Growth for each request that ended where requests wait already.
 const CAREFUL: f64 = 0.6;
-const GENTLE: f64 = 0.3;
 /// Slowdown from which requests are said to wait.
 const LAGGING: f64 = 1.15;
 /// Most growth in a tick: a fast origin answers many times within one, at one level.
@@ -98,8 +97,7 @@ impl Bottleneck {
         let beyond = |nats: f64| {
             fitted.filter(|Fitted { hinge, .. }| hinge.knee < PASSED * level && hinge.gain / phi > nats)
         };
-        let is_held = self.ramp.held >= plan::round_length(Purpose::Down, level, phi);
-        if let Some(fitted) = beyond(if is_held { PASSED_NATS } else { FOUND_NATS }) {
+        if let Some(fitted) = beyond(FOUND_NATS) {
             return self.found(fitted, now);
         }
         if level >= self.most() {
@@ -113,7 +111,8 @@ impl Bottleneck {
             let n = SENT_AT * (level - self.long_lived.level).max(1.0);
             self.ramp_throughput = Some(n / (hinge.base_s * hinge.slowdown(n)) * self.mix.cost_per_unit());
         }
-        let passed = beyond(PASSED_NATS);
+        let is_undecided = self.ramp.held >= plan::round_length(Purpose::Down, level, phi);
+        let passed = beyond(PASSED_NATS).filter(|_| !is_undecided);
         self.ramp.is_passed = passed.is_some();
         match passed {
             Some(fitted) if fitted.level < level => self.go(Purpose::Ramp, fitted.level, now),
@@ -129,18 +128,12 @@ impl Bottleneck {
     /// What the room lets in over the capacity. Once the knee is likely to be passed the limit grows no more.
     pub(super) fn gain(&self) -> f64 {
         let holds = self.purpose == Purpose::Ramp && self.ramp.is_passed;
-        if holds { Purpose::Cruise } else { self.purpose }.gain(self.doubling_s())
+        if holds { Purpose::Cruise } else { self.purpose }.gain(self.ramp_throughput.is_some())
     }
 
     /// Requests more in flight for each that has ended.
     fn growth(&self, fitted: Option<Fitted>) -> f64 {
-        if self.hinge().is_some_and(|old| old.contends()) {
-            GENTLE
-        } else if fitted.is_some_and(|fitted| fitted.hinge.slowdown(self.target) > LAGGING) {
-            CAREFUL
-        } else {
-            1.0
-        }
+        if fitted.is_some_and(|fitted| fitted.hinge.slowdown(self.target) > LAGGING) { CAREFUL } else { 1.0 }
     }
 
     /// Fits the samples, and the time for which others have been open until `now`.

@@ -8,8 +8,8 @@ use super::super::learned::{Knee, Learned, Trust};
 use super::fit::Hinge;
 use super::initial_estimate::InitialEstimate;
 use super::level;
-use super::meter::Work;
 use super::plan::{self, Purpose};
+use super::work::Work;
 use super::{Bottleneck, Fitted};
 use crate::units::{Rate, Timestamp};
 
@@ -24,7 +24,7 @@ const CHECKED: f64 = 4.0;
 impl Bottleneck {
     /// What a fit and its throughput say; `None` before there is any.
     pub(super) fn to_keep(&self) -> Option<Learned> {
-        let (hinge, units_per_s) = (self.hinge()?, self.meter.rate()?);
+        let (hinge, units_per_s) = (self.hinge()?, self.throughput.rate()?);
         let knee = Knee {
             in_flight: hinge.knee,
             base_s: hinge.base_s,
@@ -54,7 +54,7 @@ impl Bottleneck {
             return self.go(Purpose::Ramp, plan::DOWN * knee.in_flight, now);
         }
         let Knee { in_flight, base_s, contention, units_per_s, units, dispersion } = knee;
-        let mut hinge = Hinge { base_s, knee: in_flight, contention, gain: 0.0, at_edge: false };
+        let mut hinge = Hinge { base_s, knee: in_flight, contention, gain: 0.0 };
         let response_s = base_s * units;
         for level in LEVELS.map(|level| (level * in_flight).max(1.0)) {
             self.curve.add(level, A_LEVEL, units, response_s * hinge.slowdown(level));
@@ -67,7 +67,7 @@ impl Bottleneck {
         self.mix.restore(TRUSTED, units, cost_per_unit);
         let served = TRUSTED * units;
         let cost = served * cost_per_unit;
-        self.meter.restart(Work { count: TRUSTED, units: served, cost, time_s: served / units_per_s });
+        self.throughput = Work { count: TRUSTED, units: served, cost, time_s: served / units_per_s };
         self.fitted = Some(Fitted { hinge, level });
         self.reason = "as before the restart";
         self.go(Purpose::Cruise, level, now);

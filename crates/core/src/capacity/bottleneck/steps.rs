@@ -2,7 +2,7 @@
 
 use super::fit::{ABOVE, BELOW};
 use super::plan::{self, Purpose};
-use super::{Bottleneck, Change, Fitted, Hinge, Onset, Ramp, Round, Timestamp, Work, level};
+use super::{ABOUT_KNEE, Bottleneck, Change, Fitted, Hinge, Onset, Ramp, Round, Timestamp, Work, level};
 
 /// Most that the knee moves per round; more while the cruise is new.
 const STEP: f64 = 1.1;
@@ -10,21 +10,18 @@ const FRESH_STEP: f64 = 1.2;
 const FRESH_ROUNDS: u32 = 20;
 /// Added workers do not shorten responses below the base: below this share of it the workers are faster.
 const BELOW_BASE: f64 = 0.9;
-/// With contention, a sample counts for the throughput up to so many knees.
-pub(super) const CONTENDING_RANGE: f64 = 1.2;
 
 impl Bottleneck {
     pub(super) fn on_change(&mut self, change: Change, onset: &Onset, now: Timestamp) {
         let Some(Fitted { hinge, level }) = self.fitted else { return };
         let n = onset.in_flight / onset.count;
         let ratio = onset.response_s / onset.units / (hinge.base_s * hinge.slowdown(n));
-        let since = Work {
+        self.throughput = Work {
             count: onset.count,
             units: onset.units,
             cost: onset.units * self.mix.cost_per_unit(),
             time_s: onset.response_s / n,
         };
-        self.meter.restart(since);
         match change {
             Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
                 self.curve.clear();
@@ -82,7 +79,7 @@ impl Bottleneck {
     fn cruise_on(&mut self, fitted: &Fitted, phi: f64, now: Timestamp) {
         let old = self.hinge().unwrap_or(fitted.hinge);
         let step = if self.rounds < FRESH_ROUNDS { FRESH_STEP } else { STEP };
-        let Hinge { knee: fitted_knee, at_edge, .. } = fitted.hinge;
+        let fitted_knee = fitted.hinge.knee;
         let knee = fitted_knee.clamp(old.knee / step, old.knee * step);
         let mut fitted = *fitted;
         if knee != fitted_knee {
@@ -95,17 +92,14 @@ impl Bottleneck {
         self.rounds += 1;
         self.reason = "holds the knee";
         let mut purpose = plan::after(self.rounds, hinge.contends(), phi);
-        if at_edge && self.rounds % 3 == 1 {
-            purpose = Purpose::Down;
-        }
         if self.purpose == Purpose::Up && self.changes.leans_up() && !hinge.contends() {
             purpose = Purpose::Up;
         }
-        if purpose == Purpose::Down && !at_edge && self.curve.error_below(knee, phi) < plan::KNOWN_BELOW {
+        if purpose == Purpose::Down && self.curve.error_below(knee, phi) < plan::KNOWN_BELOW {
             purpose = Purpose::Cruise;
         }
         let level = match purpose {
-            Purpose::Up => (cruise * plan::up(hinge.contends(), phi)).max(cruise + 1.0),
+            Purpose::Up => (cruise * plan::up(phi)).max(cruise + 1.0),
             Purpose::Down => plan::down(phi) * knee,
             Purpose::Cruise | Purpose::Ramp => cruise,
         };
@@ -116,11 +110,10 @@ impl Bottleneck {
     pub(super) fn found(&mut self, fitted: Fitted, now: Timestamp) {
         self.fitted = Some(fitted);
         (self.rounds, self.ramp) = (0, Ramp::default());
-        let hinge = fitted.hinge;
-        let most = if hinge.contends() { CONTENDING_RANGE } else { 2.0 };
-        let mut seen = self.curve.work_between(0.98 * hinge.knee, most * hinge.knee);
-        seen.cost = seen.units * self.mix.cost_per_unit();
-        self.meter.restart(seen);
+        let (low, high) = ABOUT_KNEE;
+        let knee = fitted.hinge.knee;
+        self.throughput = self.curve.work_between(low * knee, high * knee);
+        self.throughput.cost = self.throughput.units * self.mix.cost_per_unit();
         self.changes.clear();
         self.reason = "knee found";
         self.go(Purpose::Cruise, fitted.level, now);

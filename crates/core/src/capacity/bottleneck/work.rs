@@ -1,4 +1,4 @@
-//! Throughput at saturation: over the time in which nothing changed ([`Meter`]) and in one round ([`Round`]).
+//! Throughput at saturation: of samples ([`Work`]) and in one round ([`Round`]).
 //!
 //! A request that took R among n occupied 1/n of the origin for R. Summed over requests, R/n is the time that
 //! passed (Little's law request by request), without the error that counting completions between two ticks
@@ -8,18 +8,9 @@
 //! X = Σ units / Σ R/n
 //! ```
 
-use std::collections::VecDeque;
-
 use super::occupancy::FULL;
 use crate::capacity::GateLoad;
 use crate::units::Timestamp;
-
-/// Most blocks kept; beyond, the smallest neighbours among the oldest are merged.
-const BLOCKS: usize = 48;
-/// Standard errors by which a recent part must differ from the older one.
-const DIFFERS: f64 = 4.5;
-/// Least samples of the recent part, at a dispersion of 1.
-const RECENT: f64 = 50.0;
 
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(super) struct Work {
@@ -47,102 +38,17 @@ impl Work {
         self.time_s *= factor;
     }
 
-    pub fn rate(&self) -> f64 {
-        self.units / self.time_s
-    }
-}
-
-/// An adaptive window over samples (ADWIN, Bifet and Gavaldà 2007).
-///
-/// Holds blocks of samples. When the recent differ from the older by more than chance, the older are dropped:
-/// a step is forgotten at once, a drift is followed, and in steady state thousands of samples are averaged.
-pub(super) struct Meter {
-    blocks: VecDeque<Work>,
-    closed: Work,
-    open: Work,
-}
-
-impl Meter {
-    pub fn new() -> Self {
-        Self { blocks: VecDeque::with_capacity(BLOCKS + 2), closed: Work::default(), open: Work::default() }
-    }
-
-    pub fn clear(&mut self) {
-        self.blocks.clear();
-        (self.closed, self.open) = (Work::default(), Work::default());
-    }
-
-    pub fn restart(&mut self, with: Work) {
-        self.clear();
-        if with.count > 0.0 {
-            self.blocks.push_back(with);
-            self.closed = with;
+    /// Keeps the work of at most so many requests; older work fades.
+    pub fn fade(&mut self, most: f64) {
+        if self.count > most {
+            self.scale(most / self.count);
         }
-    }
-
-    /// Adds work. A block closes at `at_least` samples; the window holds at most about `most`.
-    pub fn add(&mut self, work: &Work, at_least: f64, most: f64, dispersion: f64) {
-        self.open.add(work);
-        if self.open.count < at_least {
-            return;
-        }
-        self.blocks.push_back(std::mem::take(&mut self.open));
-        self.sum_up();
-        self.drop_outdated(dispersion);
-        if self.blocks.len() > BLOCKS {
-            self.merge_smallest();
-        }
-        while self.blocks.len() > 1 && self.closed.count - self.blocks[0].count > most {
-            self.blocks.pop_front();
-            self.sum_up();
-        }
-    }
-
-    /// Sums from scratch, so that rounding errors do not accumulate.
-    fn sum_up(&mut self) {
-        self.closed = Work::default();
-        self.blocks.iter().for_each(|block| self.closed.add(block));
-    }
-
-    pub fn total(&self) -> Work {
-        let mut total = self.closed;
-        total.add(&self.open);
-        total
     }
 
     /// Learned units per second; `None` before any work.
     pub fn rate(&self) -> Option<f64> {
-        let rate = self.total().rate();
+        let rate = self.units / self.time_s;
         (rate.is_finite() && rate > 0.0).then_some(rate)
-    }
-
-    fn drop_outdated(&mut self, dispersion: f64) {
-        let mut older = self.closed;
-        let mut recent = Work::default();
-        for at in (1..self.blocks.len()).rev() {
-            let block = self.blocks[at];
-            recent.add(&block);
-            older.count -= block.count;
-            older.units -= block.units;
-            older.time_s -= block.time_s;
-            let error = (dispersion * (1.0 / recent.count + 1.0 / older.count)).sqrt();
-            let enough = recent.count >= RECENT * dispersion.max(0.3);
-            if enough && (recent.rate() / older.rate()).ln().abs() > DIFFERS * error {
-                self.blocks.drain(..at);
-                return self.sum_up();
-            }
-        }
-    }
-
-    /// Merges the two neighbours with the fewest samples among the older half.
-    fn merge_smallest(&mut self) {
-        let size = |at: &usize| self.blocks[*at].count + self.blocks[at + 1].count;
-        let smallest = (0..BLOCKS / 2).min_by(|a, b| size(a).total_cmp(&size(b)));
-        if let Some(at) = smallest
-            && let Some(next) = self.blocks.remove(at + 1)
-        {
-            self.blocks[at].add(&next);
-        }
     }
 }
 
