@@ -52,9 +52,9 @@ const FREE: f64 = 0.01;
 /// One response counts as at most so many times the expected one.
 const CUT: f64 = 12.0;
 
-/// Rounds of the estimator in which requests may end that came before the kind of a cost changed: the present
-/// one, one of those that were in flight, and one of those that waited at the gate; twice as many, since a
-/// probe's round has half as many requests as others.
+/// Rounds of the estimator in which requests may end that came before the kind of a cost changed: those that
+/// were in flight, and those that waited at the gate, which may be more than a round's. With three rounds one
+/// of 20 runs ended at a cost of 0.6 instead of 2.1.
 const UNSCALED_ROUNDS: u32 = 6;
 
 /// The reference of a class whose cost is learned.

@@ -8,9 +8,9 @@
 use crate::capacity::GateLoad;
 
 /// Cost units per second before anything is known: what a few workers serve of requests that take a tenth
-/// of a second. Chosen with the greatest gain of a ramp (`plan.rs`) so that 99 of 100 of a first crowd at
-/// ten such workers are answered within three unloaded responses: with 20 and 30 it was 3.5, since fewer
-/// ended while the limit was low. With 250 the first visitors waited for a second at the gate.
+/// of a second. Chosen with the gain of a ramp over it (`FIRST_GAIN` in `plan.rs`) so that 99 of 100 of a
+/// first crowd at ten such workers are answered within three unloaded responses: with 20 and 30 it was 3.5,
+/// since fewer ended while the limit was low. With 250 the first visitors waited for a second at the gate.
 pub(super) const FIRST: f64 = 40.0;
 /// The estimate as a multiple of the best throughput seen.
 const OVER_BEST: f64 = 2.0;
