@@ -1,8 +1,10 @@
 // The browser of these tests: Debian's Chromium, told not to talk to anybody but us.
 
+import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { chromium } from 'playwright-core';
 
 /** What a slow machine may take for anything that must happen. */
@@ -62,11 +64,15 @@ export async function virtualTime(page, time = Date.now()) {
   // It may not be stopped in its past, and runs until then.
   await page.clock.pauseAt(time + 3_600_000);
   const settled = () => page.evaluate(() => new Promise(resolve => { const c = new MessageChannel(); c.port1.onmessage = () => { c.port1.close(); resolve(); }; c.port2.postMessage(0); }));
+  const ended = request => request.response().catch(() => {}).then(response => response?.finished());
   return async ms => {
     await page.clock.runFor(ms);
     await settled();
+    const end = performance.now() + PATIENCE_MS;
     while (asked.size) {
-      await Promise.race([...asked].map(request => request.response().catch(() => {}).then(response => response?.finished())));
+      const left = end - performance.now();
+      assert.ok(left > 0, `not answered: ${[...asked].map(request => request.url()).join(' ')}`);
+      await Promise.race([...[...asked].map(ended), pause(left, null, { ref: false })]);
       await settled();
     }
   };

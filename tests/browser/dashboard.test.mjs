@@ -5,9 +5,10 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import http from 'node:http';
 import { createRequire } from 'node:module';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { launch, open, virtualTime } from './browser.mjs';
 import { request, start, until } from './gate.mjs';
+import { test } from './limited.mjs';
 import { BOTTLENECK, traffic } from './traffic.mjs';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

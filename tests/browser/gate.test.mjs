@@ -6,9 +6,10 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { launch, launchWithoutCookies, open, watch } from './browser.mjs';
 import { request, start, until } from './gate.mjs';
+import { test } from './limited.mjs';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let browser;

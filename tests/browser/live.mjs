@@ -6,8 +6,9 @@
 // (default the same) receives the form.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { launch, open } from './browser.mjs';
+import { test } from './limited.mjs';
 
 const { TIDEGATE_URL: url, TIDEGATE_PATH: path = '/', TIDEGATE_FORM: formPath = path } = process.env;
 const { TIDEGATE_INSIDE: inside = 'You are in', TIDEGATE_CROWD: crowd = '30' } = process.env;

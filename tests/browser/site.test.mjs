@@ -9,10 +9,11 @@
 // response time (99th percentile) while the service is at 97 % of its capacity.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { launch, launchWithoutCookies, watch } from './browser.mjs';
 import { until } from './gate.mjs';
+import { test } from './limited.mjs';
 import { quantile, startSite } from './site.mjs';
 import { CAPACITY, PARTS, SERVICE_MS } from './site_origin.mjs';
 
@@ -42,11 +43,19 @@ class Tab {
   /** In a context of the browser, which the site closes in the end. */
   static async open(context, site, who) {
     site.contexts.add(context);
-    return new Tab(watch(await context.newPage()), site, who);
+    const tab = new Tab(watch(await context.newPage()), site, who);
+    // Said by the page itself: on a slow machine it is gone before this process has looked.
+    await tab.page.exposeBinding('tidegateWaits', () => { tab.hasWaited = true; });
+    await tab.page.addInitScript(() => {
+      addEventListener('DOMContentLoaded', () => {
+        if (document.querySelector('[data-kind=waiting]')?.checkVisibility()) globalThis.tidegateWaits();
+      });
+    });
+    return tab;
   }
 
   constructor(page, site, who) {
-    Object.assign(this, { page, site, who, answers: [], failed: [] });
+    Object.assign(this, { page, site, who, answers: [], failed: [], hasWaited: false });
     const isOurs = request => request.url().startsWith(`${site.url}/${who}/`);
     // Not what the browser answers by itself.
     const isInternal = response => response.status() === 307 && response.headers()['non-authoritative-reason'];
@@ -85,7 +94,12 @@ class Tab {
   /** Asks for a page, and is shown the waiting page. */
   async waitAt(path) {
     assert.equal((await this.page.goto(this.url(path))).status(), 503, `${this.who} waits`);
-    await waiting(this.page);
+    await this.waits();
+  }
+
+  /** The waiting page is shown, or was. */
+  waits() {
+    return until(`${this.who} is shown the waiting page`, () => this.hasWaited);
   }
 
   async follow(n) {
@@ -311,7 +325,7 @@ const late = {
       const fields = '<input name=note value="n&ouml;te"><button>Order</button>';
       await tab.page.setContent(`<form method=post action="${tab.url('order')}">${fields}</form>`);
       await tab.page.getByRole('button').click();
-      await waiting(tab.page);
+      await tab.waits();
       waits();
       await tab.page.getByRole('heading', { name: 'Thank you' }).waitFor();
       await tab.visit(1);
@@ -338,8 +352,6 @@ const late = {
     };
   },
 };
-
-const waiting = page => page.locator('[data-kind=waiting]').waitFor();
 
 async function orderedOnce(site, who, body) {
   const orders = (await site.seen(who)).filter(({ method }) => method === 'POST');

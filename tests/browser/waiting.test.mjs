@@ -1,8 +1,9 @@
 // What a visitor lives through, against the mock: waiting, getting in, losing the connection, sending a form.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { launch, open, virtualTime } from './browser.mjs';
+import { test } from './limited.mjs';
 import { start } from './mock.mjs';
 
 let browser;
