@@ -95,11 +95,6 @@ impl Hinge {
     pub fn slowdown(&self, n: f64) -> f64 {
         slowdown(n / self.knee, self.contention)
     }
-
-    /// Whether exceeding the knee costs throughput.
-    pub fn contends(&self) -> bool {
-        self.contention > CONTENDS
-    }
 }
 
 pub(super) struct Curve {

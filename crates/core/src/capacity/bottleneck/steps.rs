@@ -2,9 +2,10 @@
 
 use super::fit::{ABOVE, BELOW};
 use super::plan::{self, Purpose};
+use super::ramp::PASSED_NATS;
 use super::{ABOUT_KNEE, Bottleneck, Change, Fitted, Hinge, Onset, Ramp, Round, Timestamp, Work, level};
 
-/// Most that the knee moves per round; more while the cruise is new.
+/// Most that the knee moves per round; more while the cruise is new, and may turn out to have begun too soon.
 const STEP: f64 = 1.1;
 const FRESH_STEP: f64 = 1.2;
 const FRESH_ROUNDS: u32 = 20;
@@ -86,13 +87,18 @@ impl Bottleneck {
             let level = (fitted.level * knee / fitted_knee).round().max(1.0);
             fitted = Fitted { hinge: self.curve.fit_at(knee, fitted.hinge), level };
         }
-        let Fitted { hinge, level: cruise } = fitted;
+        let cruise = fitted.level;
+        if self.rounds < FRESH_ROUNDS && fitted.hinge.gain / phi < PASSED_NATS {
+            self.fitted = None;
+            self.reason = "the knee is doubtful: looking on";
+            return self.go(Purpose::Ramp, cruise, now);
+        }
         self.fitted = Some(fitted);
         self.curve.fade(knee, BELOW, ABOVE);
         self.rounds += 1;
         self.reason = "holds the knee";
-        let mut purpose = plan::after(self.rounds, hinge.contends(), phi);
-        if self.purpose == Purpose::Up && self.changes.leans_up() && !hinge.contends() {
+        let mut purpose = plan::after(self.rounds, phi);
+        if self.purpose == Purpose::Up && self.changes.leans_up() {
             purpose = Purpose::Up;
         }
         if purpose == Purpose::Down && self.curve.error_below(knee, phi) < plan::KNOWN_BELOW {

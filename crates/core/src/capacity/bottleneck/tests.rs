@@ -525,16 +525,14 @@ fn a_quiet_origin_is_not_probed_deeper_than_needed() {
 
 #[test]
 fn a_cruise_is_probed_on_both_sides() {
-    let purposes: Vec<_> = (1..=300).map(|round| plan::after(round, false, 1.0)).collect();
+    let purposes: Vec<_> = (1..=300).map(|round| plan::after(round, 1.0)).collect();
     assert!(purposes.windows(12).all(|some| some.contains(&Purpose::Up)));
     assert!(purposes[..20].contains(&Purpose::Down) && purposes[100..].contains(&Purpose::Down));
-    let contending = (1..=300).filter(|round| plan::after(*round, true, 1.0) == Purpose::Up).count();
-    assert!(contending < purposes.iter().filter(|p| **p == Purpose::Up).count() / 2);
-    let quiet = (1..=300).filter(|round| plan::after(*round, false, 0.1) == Purpose::Up).count();
+    let quiet = (1..=300).filter(|round| plan::after(*round, 0.1) == Purpose::Up).count();
     assert!(quiet > purposes.iter().filter(|p| **p == Purpose::Up).count(), "short probes are more frequent");
     let length = |phi| plan::round_length(Purpose::Up, 100.0, phi);
     assert!(2.0 * length(0.1) < length(1.0) && plan::up(0.1) < plan::up(1.0));
     let next = plan::AT_NEW_SPEED + 1..plan::AT_NEW_SPEED + 8;
-    let next: Vec<_> = next.map(|round| plan::after(round, false, 1.0)).collect();
+    let next: Vec<_> = next.map(|round| plan::after(round, 1.0)).collect();
     assert!(next.contains(&Purpose::Up) && next.contains(&Purpose::Down), "{next:?}");
 }
