@@ -106,6 +106,20 @@ fn a_search_that_ended_too_soon_goes_on() {
     assert!(all.iter().all(|one| *one >= 25.0), "of 54 a second after 10 s: {all:?}");
 }
 
+/// Where the operator allows fewer requests in flight than the origin takes, no knee is ever seen.
+#[test]
+fn a_search_that_the_operators_limit_ended_stays_ended() {
+    let named = scenarios::ALL.iter().find(|named| named.name == "exponential").expect("a scenario");
+    for (most, seed) in [1, 2, 3, 5, 8].into_iter().flat_map(|most| (101..=108).map(move |seed| (most, seed)))
+    {
+        let config = BottleneckConfig { max_in_flight: most, ..BottleneckConfig::default() };
+        let mut estimator = Bottleneck::new(config, None);
+        let trace = ArenaSpec { seed, ..named.spec(Some(60)) }.run(&mut estimator);
+        let phases: Vec<_> = trace.seconds[10..].iter().map(|second| second.phase).collect();
+        assert!(phases.iter().all(|it| *it == "settled"), "at most {most}, seed {seed}: {phases:?}");
+    }
+}
+
 #[test]
 fn contention_does_not_collapse_it() {
     for name in ["contention-0.3", "contention-1"] {

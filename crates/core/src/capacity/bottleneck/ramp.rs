@@ -13,7 +13,8 @@
 //!
 //! in nats per dispersion, by which the knee must be likelier than none. Where it is likelier by less than 2
 //! in the first rounds of a cruise, the search goes on: the requests that were open have ended without a
-//! wait. Drawn origins 1 to 40, 201 to 240, 301 to 380 and 401 to 480: .9582 at 1.54 (.9563 at 1.53 without).
+//! wait. (Not where it ended at the highest limit allowed, beyond which there is nothing to find.) Drawn
+//! origins 1 to 40, 201 to 240, 301 to 380 and 401 to 480: .9582 at 1.54 (.9563 at 1.53 without).
 //!
 //! An open request counts with half of the time up to what is usual, since it may be about to end, and with
 //! all of the time beyond. That alone shows a knee where requests do not come back: with contention among few
@@ -62,6 +63,8 @@ pub(super) struct Ramp {
     /// Samples since the last tick, and since the limit grew.
     ended: f64,
     held: f64,
+    /// The level at which the last ramp ended.
+    pub ended_at: f64,
     /// A knee below the limit is likely.
     is_passed: bool,
     /// Samples of which the variation is not taken yet: how many, and the sums of their response times per
@@ -70,6 +73,11 @@ pub(super) struct Ramp {
 }
 
 impl Ramp {
+    /// None is under way, and the last one ended at this level.
+    pub fn ended(level: f64) -> Self {
+        Self { ended_at: level, ..Self::default() }
+    }
+
     /// `count` requests took `response_s` per unit each.
     pub fn add(&mut self, count: f64, response_s: f64) {
         self.ended += count;

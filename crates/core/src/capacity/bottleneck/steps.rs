@@ -88,9 +88,10 @@ impl Bottleneck {
             fitted = Fitted { hinge: self.curve.fit_at(knee, fitted.hinge), level };
         }
         let cruise = fitted.level;
-        if self.rounds < FRESH_ROUNDS && fitted.hinge.gain / phi < PASSED_NATS {
+        let is_doubtful = self.rounds < FRESH_ROUNDS && fitted.hinge.gain / phi < PASSED_NATS;
+        if is_doubtful && self.ramp.ended_at < self.most() {
             self.fitted = None;
-            self.reason = "the knee is doubtful: looking on";
+            self.reason = "the knee is not confirmed: looking on";
             return self.go(Purpose::Ramp, cruise, now);
         }
         self.fitted = Some(fitted);
@@ -115,7 +116,7 @@ impl Bottleneck {
     /// The ramp has passed the knee: its samples beyond are the first measurement of the throughput.
     pub(super) fn found(&mut self, fitted: Fitted, now: Timestamp) {
         self.fitted = Some(fitted);
-        (self.rounds, self.ramp) = (0, Ramp::default());
+        (self.rounds, self.ramp) = (0, Ramp::ended(self.target));
         let (low, high) = ABOUT_KNEE;
         let knee = fitted.hinge.knee;
         self.throughput = self.curve.work_between(low * knee, high * knee);
