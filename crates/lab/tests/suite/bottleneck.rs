@@ -90,8 +90,8 @@ fn ten_thousand_a_second_are_known_within_one() {
     }
 }
 
-/// Open requests of an even service of a second are taken for requests that wait. When they have ended, the
-/// search goes on: without that, the worst of these seeds gets 17 of 54 a second, now 29.
+/// Many requests of an even service of a second are open at once and must not be taken for requests that
+/// wait. Counted with more than φ² of a usual response, they ended the search at half of the knee.
 #[test]
 fn a_search_that_ended_too_soon_goes_on() {
     let origin = "[origin]\ncontention = 0\nworkers = 54\nservice = 'normal(1s, 20ms)'\n";
@@ -103,7 +103,7 @@ fn a_search_that_ended_too_soon_goes_on() {
         trace.seconds[10..].iter().map(|second| second.goodput).sum::<f64>() / 10.0
     };
     let all: Vec<f64> = (101..=124).map(served).collect();
-    assert!(all.iter().all(|one| *one >= 25.0), "of 54 a second after 10 s: {all:?}");
+    assert!(all.iter().all(|one| *one >= 50.0), "of 54 a second after 10 s: {all:?}");
 }
 
 /// Where the operator allows fewer requests in flight than the origin takes, no knee is ever seen.
