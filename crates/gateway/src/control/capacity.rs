@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// An origin that answers in 50 ms, four at a time.
+    /// An origin that answers in 50 ms, however many there are: as many as `origin.max_in_flight` allows.
     fn served(ms: u64) -> Sample {
         Sample {
             class: ClassId(0),
@@ -336,7 +336,7 @@ mod tests {
             ended: at(ms),
             response: Duration::from_millis(50),
             lingered: Duration::ZERO,
-            in_flight: 4,
+            in_flight: 50,
             ok: true,
             backlog: true,
         }
