@@ -214,32 +214,25 @@ fn a_fall_and_a_rise_of_the_speed_are_followed_within_seconds() {
     close(it.capacity(), 80.0, 0.05);
 }
 
-/// Not in every run: in one of seven the limit reaches twice the workers for a while, in one of fifteen the
-/// knee is searched for again.
+/// In most runs: at most one in five may search for the knee again, reach twice the workers, or be off by a
+/// tenth. Of these 60, 6 and 11 do; with the law before, 12 and 11 did.
 #[test]
 fn a_rise_of_the_speed_does_not_move_the_knee() {
     for factor in [0.5, 0.2] {
-        let (mut most, mut off, mut searched) = (Vec::new(), Vec::new(), 0);
-        for seed in 1..=30 {
+        let keeps_it = |seed| {
             let mut it = Loop::new(Origin::new(10, 250.0, Service::Exponential));
             it.origin.random = seed;
             it.run(60.0);
+            let before = it.limit();
             it.origin.mean_us *= factor;
-            let seen: Vec<_> = (0..200)
-                .map(|_| {
-                    it.tick(u32::MAX);
-                    (it.limit(), it.estimate.phase)
-                })
-                .collect();
-            most.extend(seen.iter().map(|(limit, _)| *limit).max());
-            searched += u32::from(seen.iter().any(|(_, phase)| *phase != Phase::Settled));
-            off.push((it.capacity() * factor / 40.0 - 1.0).abs());
-        }
-        most.sort_unstable();
-        off.sort_by(f64::total_cmp);
-        assert!(off[15] < 0.05 && off[29] < 0.15, "capacities off by {off:.3?}");
-        assert!(most[most.len() / 2] < 20 && most[most.len() * 3 / 4] < 24, "at times in flight: {most:?}");
-        assert!(searched <= 6, "a known knee needs no search: {searched} of 30 searched");
+            let settled = (0..200).all(|_| {
+                it.tick(u32::MAX);
+                it.estimate.phase == Phase::Settled && it.limit() < 2 * before.max(10)
+            });
+            settled && (it.capacity() * factor / 40.0 - 1.0).abs() <= 0.1
+        };
+        let moved: Vec<u64> = (1..=60).filter(|seed| !keeps_it(*seed)).collect();
+        assert!(moved.len() <= 12, "the seeds {moved:?} of 60");
     }
 }
 

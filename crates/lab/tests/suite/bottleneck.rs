@@ -91,7 +91,7 @@ fn ten_thousand_a_second_are_known_within_one() {
 }
 
 /// Many requests of an even service of a second are open at once and must not be taken for requests that
-/// wait. Counted with more than φ² of a usual response, they ended the search at half of the knee.
+/// wait. Where φ of a usual response counted, and not φ², they ended the search at half of the knee.
 #[test]
 fn a_search_that_ended_too_soon_goes_on() {
     let origin = "[origin]\ncontention = 0\nworkers = 54\nservice = 'normal(1s, 20ms)'\n";

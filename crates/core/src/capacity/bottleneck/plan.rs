@@ -39,7 +39,8 @@ impl Purpose {
 /// response times at 100 workers of 50 ms was 1.5 s.
 const RAMP_GAIN: f64 = 3.0;
 /// The same over the initial estimate. With 3 the 99th percentile of a first crowd's response times at ten
-/// workers of 100 ms is 473 ms, with 2 it is 291 ms (24 seeds).
+/// workers of 100 ms was 473 ms, with 2 it was 291 ms (24 seeds; 274 ms since the search grows with the first
+/// answer).
 const FIRST_GAIN: f64 = 2.0;
 /// Completions per round: at dispersion 0, and in addition at dispersion 1.
 const ROUND_LEAST: f64 = 10.0;

@@ -117,7 +117,8 @@ impl Bottleneck {
         }
         let is_undecided = self.ramp.held >= plan::round_length(Purpose::Down, level, phi);
         if level >= self.most() {
-            // The ramp ends here: the level is held and watched, and old samples fade.
+            // The ramp ends here, also where a probe's number of samples has not decided it. Before that the
+            // level is held and watched, and old samples fade.
             let is_over = |fitted: &Fitted| fitted.hinge.knee >= PASSED * level || is_undecided;
             if let Some(fitted) = fitted.filter(is_over) {
                 return self.found(fitted, now);
