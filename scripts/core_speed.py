@@ -1,9 +1,9 @@
-"""How fast the core is that this runs on, whoever else runs there: a virtual machine's core is faster in one second than in the next.
+"""Measures the speed of the core on which it runs. The core of a virtual machine is faster in one second than in the next.
 
     core_speed.py FILE
 
-Fifty times a second it does a fixed piece of work, a search in a small table, and counts the CPU time which that takes: the time in
-which others have the core is not in it. FILE holds how many pieces have been done and their nanoseconds, in eight bytes each.
+Fifty times a second it does a fixed piece of work, a search in a small table, and counts the CPU time of that. Time in which other
+processes have the core does not count. FILE holds the number of pieces done and their nanoseconds, in eight bytes each.
 """
 
 import mmap
