@@ -8,6 +8,7 @@
 //!
 //! ```text
 //! R(n) = B · r (1 + a (r−1)²),  r = max(1, n/K)     fit.rs: the likeliest K, B and a
+//! n: when a request was sent, or over its life     discipline.rs: the likelier of both
 //! L    = argmax of throughput less the price of waiting   level.rs: the best whole L for an uncertain K
 //! C    = Σ work / Σ R/n  for n >= K                 work.rs: throughput at saturation (Little's law)
 //! ```
@@ -26,14 +27,12 @@
 //! - The knee is known only as well as some hundred noisy samples allow. With contention this costs a few
 //!   percent of the goodput in the first ten seconds.
 //! - Added workers are noticed only by a probe up, because they do not change response times before.
-//! - With processor sharing and bimodal service the mean response time stays half as long again as unloaded:
-//!   the number in flight when a request was sent is not the number it was served among.
 //!
 //! Rejected after measurement in the simulator:
 //! - Four in flight to begin with: with contention among one or two workers the origin never recovers.
 //! - One and then two, or two at first: one percent more goodput on drawn origins, but the first visitors of
 //!   an origin of ten workers wait at the gate for five times as long as their requests take.
-//! - n as the mean in flight at both ends of a request: right for sharing, 2 % less goodput in a line.
+//! - n over the life of a request only: right for sharing, too high a limit in line (discipline.rs).
 //! - Headroom by the knee's standard error alone: adds response time, since it ignores what each side costs.
 //! - Power laws for contention: the knee comes out a tenth too low.
 //! - A saturation test by response times (short requests end first: false rises) or counts (bursts) only.
@@ -55,7 +54,9 @@ use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 mod change;
 mod costs;
+mod discipline;
 mod fit;
+mod in_flight;
 mod initial_estimate;
 mod level;
 mod long_lived;
@@ -72,7 +73,9 @@ mod tests;
 
 use change::{Change, Changes, Dispersion, Expected, Onset, Pauses};
 use costs::{Costs, Mix};
-use fit::{Curve, Hinge};
+use discipline::{Among, Curves};
+use fit::Hinge;
+use in_flight::InFlight;
 use initial_estimate::InitialEstimate;
 use long_lived::{Completions, LongLived};
 use occupancy::Occupancy;
@@ -118,7 +121,7 @@ pub struct Bottleneck {
     config: BottleneckConfig,
     initial: InitialEstimate,
     costs: Costs,
-    curve: Curve,
+    curves: Curves,
     dispersion: Dispersion,
     changes: Changes,
     /// Work of late at the level of the cruise and about the knee.
@@ -142,7 +145,7 @@ pub struct Bottleneck {
     long_lived: LongLived,
     completions: Completions,
     ticks: Ticks,
-    in_flight: u32,
+    in_flight: InFlight,
     occupancy: Occupancy,
     reason: &'static str,
 }
@@ -156,7 +159,7 @@ impl Bottleneck {
             config,
             initial: InitialEstimate::new(start.map(Rate::get)),
             costs: Costs::new(),
-            curve: Curve::new(),
+            curves: Curves::new(),
             dispersion: Dispersion::new(),
             changes: Changes::default(),
             throughput: Work::default(),
@@ -168,14 +171,14 @@ impl Bottleneck {
             purpose: Purpose::Ramp,
             ramp: Ramp::default(),
             rounds: 0,
-            round: Round::new(Timestamp::default(), first as u32, 0),
+            round: Round::new(Timestamp::default(), first as u32, 0.0),
             alarm: None,
             ramp_throughput: None,
             mix: Mix::default(),
             long_lived: LongLived::default(),
             completions: Completions::default(),
             ticks: Ticks::default(),
-            in_flight: 0,
+            in_flight: InFlight::default(),
             occupancy: Occupancy::default(),
             reason: "looking for the knee",
         }
@@ -187,7 +190,7 @@ impl Bottleneck {
         let last = self.ticks.at.replace(now);
         if last.is_none() {
             // The first round begins with the first tick, not at time zero.
-            self.round = Round::new(now, self.limit, self.in_flight);
+            self.round = Round::new(now, self.limit, self.in_flight.now());
             self.under_way.begin(self.limit, now);
             self.ticks.first = now;
         }
@@ -196,6 +199,7 @@ impl Bottleneck {
             self.pauses = Pauses::default();
             self.completions = Completions::default();
             self.under_way.clear();
+            self.in_flight.start_anew(now);
             self.go(self.purpose, self.target, now);
         }
         last.map_or(0.0, |last| now.since(last).as_secs_f64())
@@ -251,7 +255,7 @@ impl Bottleneck {
     /// units: that of the mean response by the fit, which all classes share.
     fn wait_error(&self) -> f64 {
         let slowdown = self.hinge().map_or(1.0, |hinge| hinge.slowdown(f64::from(self.limit)));
-        let samples = self.curve.samples().max(1.0);
+        let samples = self.curves.likelier().samples().max(1.0);
         self.mix.units_per_request() * slowdown * (self.dispersion.get() / samples).sqrt()
     }
 
@@ -291,10 +295,12 @@ impl Bottleneck {
 /// What is done with every sample: O(1), without allocation.
 impl Bottleneck {
     /// Requests among which it was served; `None`: slots were free when it was sent.
-    fn among(&self, sample: &Sample) -> Option<f64> {
+    fn among(&self, sample: &Sample) -> Option<Among> {
         let sent = sample.ended.saturating_sub(sample.response);
         let slots = self.under_way.limit_at(sent).unwrap_or(self.limit);
-        self.occupancy.among(sample.in_flight, slots)
+        let at_sending = self.occupancy.among(sample.in_flight, slots)?;
+        let over_life = self.in_flight.over(sent, sample.ended).unwrap_or(at_sending);
+        Some(Among { at_sending, over_life })
     }
 
     /// A sample that measures the load, not the origin.
@@ -306,9 +312,10 @@ impl Bottleneck {
     }
 
     /// `among`: requests among which it was served.
-    fn measure(&mut self, sample: &Sample, units: f64, among: f64) {
+    fn measure(&mut self, sample: &Sample, units: f64, among: Among) {
         let count = sample.count as f64;
-        let n = (among - self.long_lived.level).max(1.0);
+        let among = among.without(self.long_lived.level);
+        let n = self.curves.n(among);
         let whole_s = sample.response.as_secs_f64().clamp(LEAST_S, MOST_S);
         let sent = sample.ended.saturating_sub(sample.response);
         let (expected, limit) = (self.expected(), f64::from(self.limit));
@@ -335,9 +342,9 @@ impl Bottleneck {
         }
         self.measure_throughput(n, &work);
         if !sample.ok {
-            return self.curve.add_failed(n, count, response_s);
+            return self.curves.add_failed(among, count, response_s);
         }
-        self.curve.add(n, count, units, response_s);
+        self.curves.add(among, count, units, response_s);
         self.mix.add(count, units, charged);
         if self.purpose == Purpose::Ramp {
             self.ramp.add(count, response_s / units);
@@ -400,6 +407,7 @@ impl Estimator for Bottleneck {
         self.completions.add(count);
         let sent = sample.ended.saturating_sub(sample.response);
         self.under_way.replace(count, sent, sample.ended);
+        self.in_flight.end(count, self.limit, sample.ended);
         if sent < self.round.began {
             self.round.old -= count;
         }
@@ -419,7 +427,7 @@ impl Estimator for Bottleneck {
 
     fn tick(&mut self, load: &GateLoad, now: Timestamp) -> Estimate {
         let elapsed_s = self.elapsed_s(now);
-        self.in_flight = load.in_flight;
+        self.in_flight.set(f64::from(load.in_flight), now);
         self.under_way.settle(load.in_flight, now.saturating_sub(load.age));
         self.occupancy.pass(load.in_flight, self.limit, elapsed_s);
         self.completions.tick(now);
@@ -461,7 +469,7 @@ impl Estimator for Bottleneck {
 
     fn rediscover(&mut self, now: Timestamp) {
         let from = self.hinge().map_or(f64::from(self.limit), |hinge| plan::DOWN * hinge.knee);
-        self.curve.clear();
+        self.curves.clear();
         self.throughput = Work::default();
         self.changes.clear();
         self.dispersion.cut();
@@ -499,9 +507,9 @@ impl Estimator for Bottleneck {
         }
         State {
             reason: self.reason().into(),
-            samples: self.curve.samples() as u64,
+            samples: self.curves.likelier().samples() as u64,
             figures,
-            points: self.curve.points().map(|(n, seconds)| (n, seconds * 1e3)).collect(),
+            points: self.curves.likelier().points().map(|(n, seconds)| (n, seconds * 1e3)).collect(),
             curve,
         }
     }

@@ -34,8 +34,9 @@ const BINS: usize = LINEAR + 300;
 pub(super) const CONTENTIONS: [f64; 4] = [0.0, 0.1, 0.3, 1.0];
 /// Contention from which exceeding the knee costs throughput.
 const CONTENDS: f64 = 0.2;
-/// Nats by which contention must be likelier than none, per unit of dispersion.
-const CONTENTION_GAIN: f64 = 3.0;
+/// Nats by which contention must be likelier than none, and sharing (discipline.rs) than a line, per unit of
+/// dispersion.
+pub(super) const FURTHER_NATS: f64 = 3.0;
 /// Samples remembered below the knee and above it.
 pub(super) const BELOW: f64 = 600.0;
 pub(super) const ABOVE: f64 = 2000.0;
@@ -307,7 +308,7 @@ fn likeliest(points: &[Point], dispersion: f64) -> Option<Hinge> {
     let mut best = Hinge { base_s: flat.base_s, knee: last.exp(), contention: 0.0, gain: 0.0 };
     let mut least = flat.loss;
     for contention in CONTENTIONS {
-        let prior = if contention > 0.0 { CONTENTION_GAIN * dispersion } else { 0.0 };
+        let prior = if contention > 0.0 { FURTHER_NATS * dispersion } else { 0.0 };
         let mut search = |from: f64, to: f64, step: f64, unsure: f64| {
             let mut at = from;
             let mut found = (f64::INFINITY, from);

@@ -123,9 +123,9 @@ impl Bottleneck {
             if let Some(fitted) = fitted.filter(is_over) {
                 return self.found(fitted, now);
             }
-            self.curve.fade(level, BELOW, ABOVE);
+            self.curves.fade(level, BELOW, ABOVE);
         }
-        if let Some(Fitted { hinge, .. }) = fitted.filter(|_| self.curve.samples() >= BATCH) {
+        if let Some(Fitted { hinge, .. }) = fitted.filter(|_| self.curves.likelier().samples() >= BATCH) {
             let n = SENT_AT * (level - self.long_lived.level).max(1.0);
             self.ramp_throughput = Some(n / (hinge.base_s * hinge.slowdown(n)) * self.mix.cost_per_unit());
         }
@@ -156,17 +156,17 @@ impl Bottleneck {
     /// Fits the samples, and the time for which others have been open until `now`.
     fn fit_with_open(&mut self, now: Timestamp, phi: f64) -> Option<Fitted> {
         let units = self.mix.units_per_request();
-        let usual_s = self.curve.base_s().map_or(f64::INFINITY, |base_s| base_s * units);
-        self.curve.clear_open();
+        let usual_s = self.curves.likelier().base_s().map_or(f64::INFINITY, |base_s| base_s * units);
+        self.curves.clear_open();
         for open in self.under_way.open(now) {
             let n = (f64::from(open.limit) - self.long_lived.level).max(1.0);
             if self.completions.since(open.sent, now) <= long_lived::LONG * n {
                 let expected_s = OPEN.min(phi * phi) * open.mean_s.min(usual_s);
-                self.curve.add_open(n, open.count * (expected_s + (open.mean_s - usual_s).max(0.0)));
+                self.curves.add_open(n, open.count * (expected_s + (open.mean_s - usual_s).max(0.0)));
             }
         }
         let fitted = self.fit(phi);
-        self.curve.clear_open();
+        self.curves.clear_open();
         fitted
     }
 }

@@ -5,6 +5,7 @@
 //! ramp from below the former knee, within the former capacity.
 
 use super::super::learned::{Knee, Learned, Trust};
+use super::discipline::Among;
 use super::fit::Hinge;
 use super::initial_estimate::InitialEstimate;
 use super::level;
@@ -57,12 +58,12 @@ impl Bottleneck {
         let mut hinge = Hinge { base_s, knee: in_flight, contention, gain: 0.0 };
         let response_s = base_s * units;
         for level in LEVELS.map(|level| (level * in_flight).max(1.0)) {
-            self.curve.add(level, A_LEVEL, units, response_s * hinge.slowdown(level));
+            self.curves.add(Among::always(level), A_LEVEL, units, response_s * hinge.slowdown(level));
         }
         self.dispersion.learn(TRUSTED, dispersion);
         let phi = self.dispersion.get();
-        hinge.gain = self.curve.fit(phi).map_or(0.0, |fit| fit.gain);
-        let level = level::best(self.curve.fitted_points(), phi, &hinge, response_s);
+        hinge.gain = self.curves.fit(phi, false).map_or(0.0, |fit| fit.gain);
+        let level = level::best(self.curves.fitted_points(), phi, &hinge, response_s);
         let cost_per_unit = capacity / units_per_s;
         self.mix.restore(TRUSTED, units, cost_per_unit);
         let served = TRUSTED * units;

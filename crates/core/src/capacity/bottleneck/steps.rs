@@ -1,5 +1,6 @@
 //! The steps of the estimator: the fit and the next level after a round is over or a test has fired.
 
+use super::discipline::Among;
 use super::fit::{ABOVE, BELOW};
 use super::plan::{self, Purpose};
 use super::ramp::PASSED_NATS;
@@ -25,21 +26,26 @@ impl Bottleneck {
         };
         match change {
             Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
-                self.curve.clear();
+                self.curves.clear();
                 self.reason = "origin faster: looking for its knee";
                 self.go(Purpose::Ramp, 0.8 * hinge.knee, now);
             }
             // The knee holds until it is measured anew: the speed has changed, or workers have left.
             Change::Slower | Change::Faster => {
-                self.curve.clear();
+                self.curves.clear();
                 self.fitted = Some(Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, level });
                 self.rounds = plan::AT_NEW_SPEED;
                 self.reason = "origin slower or faster: holds the knee";
                 self.go(Purpose::Cruise, level, now);
             }
             Change::Unsaturated => {
-                self.curve.clear_above(hinge.knee);
-                self.curve.add(n, onset.count, onset.units / onset.count, onset.response_s / onset.count);
+                self.curves.clear_above(hinge.knee);
+                self.curves.add(
+                    Among::always(n),
+                    onset.count,
+                    onset.units / onset.count,
+                    onset.response_s / onset.count,
+                );
                 self.reason = "no wait beyond the knee: looking for more";
                 self.go(Purpose::Ramp, 1.3 * f64::from(self.limit), now);
             }
@@ -54,9 +60,9 @@ impl Bottleneck {
         let phi = self.dispersion.get();
         // Within a cruise the open requests of one round are samples of the next, so that the bins miss none.
         let open_s = if self.round.is_first { self.round.censored_s() } else { 0.0 };
-        self.curve.add_open(self.round.limit, open_s);
+        self.curves.add_open(self.round.limit, open_s);
         let fitted = self.fit(phi);
-        self.curve.clear_open();
+        self.curves.clear_open();
         self.test_saturation(phi);
         if let Some((change, onset)) = self.changes.fired(self.expected().per_second) {
             return self.on_change(change, &onset, now);
@@ -69,10 +75,10 @@ impl Bottleneck {
 
     pub(super) fn fit(&mut self, phi: f64) -> Option<Fitted> {
         let units = self.mix.units_per_request();
-        let hinge = self.curve.fit(phi);
+        let hinge = self.curves.fit(phi, self.purpose != Purpose::Ramp);
         hinge.map(|hinge| Fitted {
             hinge,
-            level: level::best(self.curve.fitted_points(), phi, &hinge, hinge.base_s * units),
+            level: level::best(self.curves.fitted_points(), phi, &hinge, hinge.base_s * units),
         })
     }
 
@@ -85,7 +91,7 @@ impl Bottleneck {
         let mut fitted = *fitted;
         if knee != fitted_knee {
             let level = (fitted.level * knee / fitted_knee).round().max(1.0);
-            fitted = Fitted { hinge: self.curve.fit_at(knee, fitted.hinge), level };
+            fitted = Fitted { hinge: self.curves.fit_at(knee, fitted.hinge), level };
         }
         let cruise = fitted.level;
         let is_doubtful = self.rounds < FRESH_ROUNDS && fitted.hinge.gain / phi < PASSED_NATS;
@@ -95,14 +101,14 @@ impl Bottleneck {
             return self.go(Purpose::Ramp, cruise, now);
         }
         self.fitted = Some(fitted);
-        self.curve.fade(knee, BELOW, ABOVE);
+        self.curves.fade(knee, BELOW, ABOVE);
         self.rounds += 1;
         self.reason = "holds the knee";
         let mut purpose = plan::after(self.rounds, phi);
         if self.purpose == Purpose::Up && self.changes.leans_up() {
             purpose = Purpose::Up;
         }
-        if purpose == Purpose::Down && self.curve.error_below(knee, phi) < plan::KNOWN_BELOW {
+        if purpose == Purpose::Down && self.curves.likelier().error_below(knee, phi) < plan::KNOWN_BELOW {
             purpose = Purpose::Cruise;
         }
         let level = match purpose {
@@ -119,7 +125,7 @@ impl Bottleneck {
         (self.rounds, self.ramp) = (0, Ramp::ended(self.target));
         let (low, high) = ABOUT_KNEE;
         let knee = fitted.hinge.knee;
-        self.throughput = self.curve.work_between(low * knee, high * knee);
+        self.throughput = self.curves.likelier().work_between(low * knee, high * knee);
         self.throughput.cost = self.throughput.units * self.mix.cost_per_unit();
         self.changes.clear();
         self.reason = "knee found";
@@ -157,7 +163,8 @@ impl Bottleneck {
             self.dispersion.cut();
         }
         self.purpose = purpose;
-        self.round = Round::new(now, self.limit, self.in_flight);
+        self.round = Round::new(now, self.limit, self.in_flight.now());
+        self.in_flight.fill(self.limit, now);
         self.round.is_first = is_first;
     }
 }

@@ -324,7 +324,7 @@ fn samples_sent_while_slots_were_free_are_ignored() {
         for i in 0..20 {
             estimator.observe(&sample(ms(10_100 + i * 25), Duration::from_millis(90), in_flight));
         }
-        estimator.curve.samples()
+        estimator.curves.likelier().samples()
     };
     assert_eq!([judged(20), judged(19), judged(18)], [20.0; 3]);
     assert_eq!([judged(17), judged(3)], [0.0; 2], "sent at the begin of a burst");
@@ -428,6 +428,51 @@ fn a_ramp_returns_where_requests_do_not_come_back() {
     assert!(limits.last().is_some_and(|last| *last <= 3), "{limits:?}");
 }
 
+/// An origin that serves all requests at once at the speed of `workers`. Returns the mean limit of the second
+/// half of `ticks`.
+fn shared(workers: f64, service_ms: f64, ticks: u32, seed: u64) -> f64 {
+    let at = |ms: f64| Timestamp::from_micros(10_000_000 + (1000.0 * ms) as u64);
+    let mut estimator = Bottleneck::new(BottleneckConfig::default(), None);
+    let mut service = exponential(seed);
+    // The work left of each, when it was sent, and among how many.
+    let mut open: Vec<(f64, f64, u32)> = Vec::new();
+    let (mut now, mut sum, mut limit) = (0.0, 0.0, 0);
+    for tick in 0..ticks {
+        let until = f64::from(100 * tick);
+        loop {
+            let speed = (workers / open.len() as f64).min(1.0);
+            let first = (0..open.len()).min_by(|a, b| open[*a].0.total_cmp(&open[*b].0));
+            let done = first.filter(|first| now + open[*first].0 / speed <= until);
+            let passed = done.map_or(until - now, |done| open[done].0 / speed);
+            now += passed;
+            open.iter_mut().for_each(|(left, ..)| *left -= passed * speed);
+            let Some(done) = done else { break };
+            let (_, sent, among) = open.swap_remove(done);
+            estimator.observe(&sample(at(now), Duration::from_secs_f64((now - sent) / 1e3), among));
+            let n = open.len() as u32 + 1;
+            if n <= limit {
+                open.push((service_ms * service(), now, n));
+            }
+        }
+        let in_flight = open.len() as u32;
+        let load = GateLoad { room_waits: true, coming: 0, queued: 9, in_flight, age: Duration::ZERO };
+        limit = estimator.tick(&load, at(until)).max_in_flight.expect("there is one");
+        open.extend((in_flight + 1..=limit).map(|n| (service_ms * service(), until, n)));
+        sum += if 2 * tick >= ticks { f64::from(limit) } else { 0.0 };
+    }
+    2.0 * sum / f64::from(ticks)
+}
+
+/// With the number in flight when they were sent alone, the mean at one worker is 4.1.
+#[test]
+fn a_shared_origin_is_held_near_its_knee() {
+    for (workers, most) in [(1.0, 3.0), (2.0, 3.0), (4.0, 5.0), (10.0, 12.5)] {
+        let limits: Vec<f64> = (1..=20).map(|seed| shared(workers, 50.0, 1200, seed)).collect();
+        let mean = limits.iter().sum::<f64>() / 20.0;
+        assert!((workers..most).contains(&mean), "{workers} workers: {mean} in {limits:.1?}");
+    }
+}
+
 /// Ten in flight after some at lower levels, of which nothing has been heard for 2 s.
 #[test]
 fn what_another_process_has_not_reported_yet_is_not_overdue() {
@@ -489,7 +534,7 @@ fn the_initial_estimate_grows_while_visitors_wait_for_an_idle_origin() {
 fn a_round_counts_the_time_of_open_requests() {
     let ms = Timestamp::from_millis;
     let round_of = |responses: [f64; 6]| {
-        let mut round = Round::new(ms(1000), 10, 0);
+        let mut round = Round::new(ms(1000), 10, 0.0);
         round.pass(ms(1300));
         for response_s in responses {
             round.work.add(&Work { count: 1.0, units: 1.0, cost: 1.0, time_s: response_s / 10.0 });

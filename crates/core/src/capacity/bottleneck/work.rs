@@ -87,8 +87,8 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub fn new(began: Timestamp, limit: u32, in_flight: u32) -> Self {
-        let (limit, old) = (f64::from(limit), f64::from(in_flight));
+    pub fn new(began: Timestamp, limit: u32, in_flight: f64) -> Self {
+        let (limit, old) = (f64::from(limit), in_flight);
         Self { began, limit, is_first: true, old, until: began, ..Self::default() }
     }
 
