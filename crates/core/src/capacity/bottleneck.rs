@@ -444,7 +444,8 @@ impl Estimator for Bottleneck {
             self.ramp_on(load, now);
         } else {
             let (limit, phi) = (f64::from(self.limit), self.dispersion.get());
-            let need = plan::round_length(self.purpose, limit, phi);
+            let length = plan::round_length(self.purpose, limit, phi);
+            let need = if self.round.is_short { fit::enough(phi).min(length) } else { length };
             if self.round.work.count >= need {
                 self.next_round(now);
             }

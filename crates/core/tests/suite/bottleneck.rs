@@ -200,6 +200,21 @@ fn response_times_stay_near_those_of_an_idle_origin() {
     assert!(hour < 1.1 * first, "it creeps: {first}, after an hour {hour}");
 }
 
+/// A search leaves few samples at one request at a time. Without a probe there, two at a time hold for good.
+#[test]
+fn a_single_worker_gets_one_request_at_a_time_in_the_end() {
+    for mean_ms in [50.0, 200.0, 500.0] {
+        for service in [Service::Constant, Service::Exponential] {
+            let mut it = Loop::new(Origin::new(1, mean_ms, service));
+            it.run(1500.0);
+            let (served, response) = (it.served, it.response_us);
+            it.run(900.0);
+            let mean = (it.response_us - response) as f64 / (it.served - served) as f64 / it.origin.mean_us;
+            assert!(mean < 1.5, "{mean_ms} ms: {mean} times the service time");
+        }
+    }
+}
+
 #[test]
 fn a_fall_and_a_rise_of_the_speed_are_followed_within_seconds() {
     let mut it = Loop::new(Origin::new(10, 125.0, Service::Constant));

@@ -175,8 +175,19 @@ impl Curve {
 
     /// Relative standard error of the response time without a wait, by the samples clearly below a knee.
     pub fn error_below(&self, knee: f64, dispersion: f64) -> f64 {
+        (dispersion / self.clearly_below(knee)).sqrt()
+    }
+
+    /// The next number of requests clearly below a knee, where too few samples lie to believe in another one.
+    pub fn unsure_below(&self, hinge: &Hinge, dispersion: f64) -> Option<f64> {
+        let is_sure = hinge.contention > CONTENDS || self.clearly_below(hinge.knee) >= enough(dispersion);
+        (!is_sure).then(|| (CLEARLY_BELOW * hinge.knee).ceil() - 1.0)
+    }
+
+    /// Number of samples clearly below a knee.
+    fn clearly_below(&self, knee: f64) -> f64 {
         let below = self.used().filter(|bin| bin.in_flight < CLEARLY_BELOW * knee * bin.count);
-        (dispersion / below.map(|bin| bin.count).sum::<f64>()).sqrt()
+        below.map(|bin| bin.count).sum()
     }
 
     /// Mean response time per unit of the few samples at the lowest levels, in seconds; `None` without any.
@@ -291,12 +302,17 @@ pub(super) fn likelihood(points: &[Point], ln_knee: f64, contention: f64) -> Lik
     Likelihood { loss: samples * (base_s.ln() + 1.0) + logs, base_s }
 }
 
+/// Samples that are enough to believe in a knee at or above them.
+pub(super) fn enough(dispersion: f64) -> f64 {
+    ENOUGH_BELOW * dispersion.max(0.3)
+}
+
 /// The least knee with enough samples at it or below. A smaller one needs [`UNSURE_NATS`] more.
 fn least_sure_knee(points: &[Point], dispersion: f64) -> Option<f64> {
     let mut below = 0.0;
     let enough = points.iter().find(|point| {
         below += point.count;
-        below >= ENOUGH_BELOW * dispersion.max(0.3)
+        below >= enough(dispersion)
     });
     enough.or(points.last()).map(|point| point.n)
 }

@@ -111,12 +111,17 @@ impl Bottleneck {
         if purpose == Purpose::Down && self.curves.likelier().error_below(knee, phi) < plan::KNOWN_BELOW {
             purpose = Purpose::Cruise;
         }
+        let down = plan::down(phi) * knee;
+        let unsure = self.curves.likelier().unsure_below(&fitted.hinge, phi);
+        // Rounded, a probe of a small knee would be at that knee, and never show what lies below.
+        let deeper = unsure.filter(|level| purpose == Purpose::Down && *level < down.round());
         let level = match purpose {
             Purpose::Up => (cruise * plan::up(phi)).max(cruise + 1.0),
-            Purpose::Down => plan::down(phi) * knee,
+            Purpose::Down => deeper.unwrap_or(down),
             Purpose::Cruise | Purpose::Ramp => cruise,
         };
         self.go(purpose, level, now);
+        self.round.is_short = deeper.is_some();
     }
 
     /// The ramp has passed the knee: its samples beyond are the first measurement of the throughput.

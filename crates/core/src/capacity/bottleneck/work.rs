@@ -71,6 +71,8 @@ pub(super) struct Round {
     pub limit: f64,
     /// The first round at its level.
     pub is_first: bool,
+    /// A probe one request below a small knee: it ends with enough samples to believe in a lower one.
+    pub is_short: bool,
     pub work: Work,
     /// Learned units of all requests that ended, whenever they were sent.
     pub ended_units: f64,
