@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! R(n) = B · r (1 + a (r−1)²),  r = max(1, n/K)     fit.rs: the likeliest K, B and a
-//! n: when a request was sent, or over its life     discipline.rs: the likelier of both
+//! n: in flight when it was sent, or over its life   discipline.rs: the likelier of both
 //! L    = argmax of throughput less the price of waiting   level.rs: the best whole L for an uncertain K
 //! C    = Σ work / Σ R/n  for n >= K                 work.rs: throughput at saturation (Little's law)
 //! ```
@@ -292,7 +292,7 @@ impl Bottleneck {
     }
 }
 
-/// What is done with every sample: O(1), without allocation.
+/// What is done with every sample: a search among at most 1,024 changes (in_flight.rs), and O(1) else.
 impl Bottleneck {
     /// Requests among which it was served; `None`: slots were free when it was sent.
     fn among(&self, sample: &Sample) -> Option<Among> {

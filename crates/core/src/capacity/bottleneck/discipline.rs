@@ -1,11 +1,12 @@
-//! Whether the origin serves requests in line or shares itself among them.
+//! Whether the origin serves requests in line (first come, first served) or all at once (processor sharing).
 //!
 //! In line a request waits for those that were sent before it: its response time goes with the number in
 //! flight when it was sent. An origin that serves all at once, as one processor with many threads does, is
 //! slowed down by those that were sent later too: there it goes with the number over the whole life
-//! (in_flight.rs). As long as the limit is the same, both are. A probe's last requests, though, are served
-//! among another number than they were sent among. Counted at that, the response times of a shared origin
-//! rise too little with the number in flight, and the present limit looks like the knee.
+//! (in_flight.rs). As long as the limit stays the same, the two numbers are equal. A probe's last requests,
+//! though, are served among another number than they were sent among. Counted at the latter, the response
+//! times of a shared origin rise too little with the number in flight, and the present limit looks like the
+//! knee.
 //!
 //! So every sample is counted at both numbers, both curves are fitted, and the likelier one holds. During a
 //! search all are in line: while the limit grows, slow requests see a higher mean than fast ones, so that

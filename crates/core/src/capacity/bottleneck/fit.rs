@@ -34,8 +34,8 @@ const BINS: usize = LINEAR + 300;
 pub(super) const CONTENTIONS: [f64; 4] = [0.0, 0.1, 0.3, 1.0];
 /// Contention from which exceeding the knee costs throughput.
 const CONTENDS: f64 = 0.2;
-/// Nats by which contention must be likelier than none, and sharing (discipline.rs) than a line, per unit of
-/// dispersion.
+/// Nats by which contention must be likelier than none, and processor sharing likelier than one line
+/// (discipline.rs), per unit of dispersion.
 pub(super) const FURTHER_NATS: f64 = 3.0;
 /// Samples remembered below the knee and above it.
 pub(super) const BELOW: f64 = 600.0;
@@ -178,7 +178,8 @@ impl Curve {
         (dispersion / self.clearly_below(knee)).sqrt()
     }
 
-    /// The next number of requests clearly below a knee, where too few samples lie to believe in another one.
+    /// The largest whole number of requests clearly below a knee, if too few samples lie there to believe in
+    /// a lower knee; `None`: there are enough, or contention shows the knee.
     pub fn unsure_below(&self, hinge: &Hinge, dispersion: f64) -> Option<f64> {
         let is_sure = hinge.contention > CONTENDS || self.clearly_below(hinge.knee) >= enough(dispersion);
         (!is_sure).then(|| (CLEARLY_BELOW * hinge.knee).ceil() - 1.0)
