@@ -5,7 +5,8 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 # Where cargo builds.
 TARGET="${CARGO_TARGET_DIR:-$ROOT/target}"
 LOGS="$(mktemp -d)"
-# A line for each step that has ended: SECONDS PASSED FAILED NAME. A file, since steps of a lane run in a process of their own.
+# A line for each step that has ended: SECONDS PASSED FAILED LOG NAME. A file, since steps of a lane run in a process of
+# their own.
 RESULTS="$LOGS/results"
 # Lanes and what they run, which a Ctrl-C does not reach.
 end_lanes() {
@@ -95,7 +96,15 @@ count() {
   [ "$rc" -eq 124 ] && echo "$name: no end after $STEP_TIMEOUT s"
   if [ "$rc" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
   if [ "$rc" -eq 0 ] && [ "$((passed + failed))" -eq 0 ]; then passed=1; fi
-  echo "$4 $passed $failed $name" >>"$RESULTS"
+  echo "$4 $passed $failed $log $name" >>"$RESULTS"
+}
+
+# reasons LOG: the lines of a step that failed which say why, of the first failures. Without such lines, the last ones.
+reasons() {
+  local found
+  found="$(grep -hE -A7 "^thread .* panicked at|^ *not ok |^error(\[|:)|^ *FAILED" "$1" |
+    grep -vE '^(--|stack backtrace:)?$|^ +([0-9]+: |at |---)')"
+  { if [ -n "$found" ]; then head -n 30 <<<"$found"; else tail -n 12 "$1"; fi; } | cut -c1-400 | sed 's/^/    /'
 }
 
 # lane FUNCTION: runs a function of steps beside the others. What a step of it prints appears when the step has ended.
@@ -106,19 +115,22 @@ lane() {
   IN_LANE=
 }
 
-# finish: the table of steps, what failed, and the count, alone on the last line.
+# finish: the table of steps, what failed and why, and the count, alone on the last line.
 finish() {
-  local seconds passed failed name all_passed=0 all_failed=0 failures=()
+  local seconds passed failed log name all_passed=0 all_failed=0 failures=()
   wait
   echo
-  while read -r seconds passed failed name; do
+  while read -r seconds passed failed log name; do
     printf '%5d s  %6d passed  %4d failed  %s\n' "$seconds" "$passed" "$failed" "$name"
     all_passed=$((all_passed + passed))
     all_failed=$((all_failed + failed))
-    [ "$failed" -gt 0 ] && failures+=("$name ($failed failed)")
+    [ "$failed" -gt 0 ] && failures+=("$log $name ($failed failed)")
   done <"$RESULTS"
   printf '%5d s  in all\n' "$SECONDS"
-  for name in ${failures[@]+"${failures[@]}"}; do echo "FAILED: $name"; done
+  for name in ${failures[@]+"${failures[@]}"}; do
+    echo "FAILED: ${name#* }"
+    reasons "${name%% *}"
+  done
   echo "$all_passed passed, $all_failed failed"
   [ "$all_failed" -eq 0 ]
 }

@@ -411,14 +411,15 @@ impl Agent {
 
     /// What a rule asks for.
     fn claim(&self, rule: &SynRule) -> Claim {
-        let demand = self.rules.get(&rule.name).and_then(|tracked| tracked.demand.get()).unwrap_or(0.0);
+        let tracked = self.rules.get(&rule.name);
+        let demand = tracked.and_then(|tracked| tracked.demand.get()).unwrap_or(0.0);
         let demand = some_demand(demand).min(rule.max_rate);
         Claim {
             is_preferred: rule.is_preferred,
             priority: rule.priority,
             demand,
             floor: rule.min_rate.clamp(0.0, demand),
-            is_held: rule.rate < rule.max_rate,
+            had_level: tracked.is_some_and(Tracked::has_level),
         }
     }
 
@@ -506,6 +507,11 @@ impl Tracked {
         if state.rule.rate == state.rule.max_rate {
             self.burst = state.rule.burst;
         }
+    }
+
+    /// Whether the last decision gave it a part of the limit, and not all that is configured.
+    fn has_level(&self) -> bool {
+        matches!(self.why, Some(Why::Ceiling { .. } | Why::Squeezed { .. }))
     }
 
     /// The burst of a rate, in the proportion configured. Of a rule without a rate: one second's worth.

@@ -33,8 +33,9 @@ pub struct Claim {
     pub demand: f64,
     /// What it gets in any case: `min_rate`, at most `demand`.
     pub floor: f64,
-    /// Whether it is policed below its configured rate now.
-    pub is_held: bool,
+    /// Whether its ceiling was a level at the last decision. Its rate does not say so: a rule that is whole
+    /// again has a rate below the configured one until its steps have led there.
+    pub had_level: bool,
 }
 
 /// The most that a claim may take.
@@ -74,7 +75,7 @@ pub fn allocate(claims: &[Claim], beside: f64, limit: f64, min_share: f64) -> Ve
         // A group may ask for what is kept for it at any moment.
         let level = water_level(members(), group.floor, budget.max(least));
         left = (left - members().map(|claim| claim.share(level)).sum::<f64>()).max(0.0);
-        let part = if group.is_held { WHOLE_AGAIN } else { 1.0 };
+        let part = if group.had_level { WHOLE_AGAIN } else { 1.0 };
         let is_whole = !is_not_preferred && group.demand <= part * budget + ROUNDING * limit;
         let ceiling = if is_whole { Ceiling::Whole } else { Ceiling::PerSecond(level) };
         group.members.iter().for_each(|index| ceilings[*index] = ceiling);
@@ -87,7 +88,7 @@ struct Group {
     members: Vec<usize>,
     demand: f64,
     floor: f64,
-    is_held: bool,
+    had_level: bool,
 }
 
 impl Group {
@@ -95,7 +96,7 @@ impl Group {
         self.members.push(index);
         self.demand += claim.demand;
         self.floor += claim.floor;
-        self.is_held |= claim.is_held;
+        self.had_level |= claim.had_level;
     }
 }
 
@@ -131,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    const NORMAL: Claim = Claim { is_preferred: false, priority: 0, demand: 0.0, floor: 0.0, is_held: false };
+    const NORMAL: Claim =
+        Claim { is_preferred: false, priority: 0, demand: 0.0, floor: 0.0, had_level: false };
 
     fn claim(priority: u8, demand: f64) -> Claim {
         Claim { priority, demand, ..NORMAL }
@@ -188,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_preferred_and_was_squeezed_is_whole_again_when_it_fits_with_room() {
-        let held = |demand: f64| Claim { is_held: true, ..preferred(0, demand) };
+        let held = |demand: f64| Claim { had_level: true, ..preferred(0, demand) };
         for (demand, ceiling) in [
             (110.0, Ceiling::PerSecond(95.0)),
             (94.0, Ceiling::PerSecond(95.0)),
@@ -224,7 +226,7 @@ mod tests {
             priority,
             demand,
             floor: demand * floor,
-            is_held: false,
+            had_level: false,
         })
     }
 
