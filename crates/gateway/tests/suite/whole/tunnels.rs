@@ -45,18 +45,17 @@ fn is_served(answer: &str) -> bool {
     answer.starts_with("HTTP/1.1 200")
 }
 
-/// The ticket of a newcomer who has to wait.
+/// The ticket of the first newcomer who has to wait: where nobody else has waited for a second, others before
+/// are served.
 fn newcomer(gate: &Gate) -> String {
-    let answer = get(gate.http, "/", "");
-    assert!(answer.contains("urn:tidegate:problem:waiting"), "{answer}");
-    cookies(&answer)
+    cookies(&until(|| get(gate.http, "/", ""), |answer| answer.contains("urn:tidegate:problem:waiting")))
 }
 
 /// The first visitors, until one has to wait: what the first of them has in its cookie jar.
 fn crowd(gate: &Gate) -> String {
     let first = get(gate.http, "/", "");
     assert!(is_served(&first), "{first}");
-    until(|| get(gate.http, "/", ""), |answer| answer.contains("urn:tidegate:problem:waiting"));
+    newcomer(gate);
     cookies(&first)
 }
 
@@ -91,6 +90,7 @@ fn a_tunnel_that_has_waited_for_its_turn_opens_and_stays_while_newcomers_wait() 
         let gate = gate(&origin, unit);
         crowd(&gate);
         let ticket = newcomer(&gate);
+        let waiting: Vec<String> = (0..10).map(|_| newcomer(&gate)).collect();
         let mut tunnel = None;
         until(
             || {
@@ -102,10 +102,9 @@ fn a_tunnel_that_has_waited_for_its_turn_opens_and_stays_while_newcomers_wait() 
         );
         let mut tunnel = tunnel.expect("it is open");
         carries(&mut tunnel, "one");
-        let next = newcomer(&gate);
-        (0..10).for_each(|_| drop(newcomer(&gate)));
+        newcomer(&gate);
         carries(&mut tunnel, "two");
-        until(|| get(gate.http, "/", &next), is_served);
+        until(|| get(gate.http, "/", &waiting[0]), is_served);
         carries(&mut tunnel, "three");
     }
 }
