@@ -419,7 +419,7 @@ impl Agent {
             priority: rule.priority,
             demand,
             floor: rule.min_rate.clamp(0.0, demand),
-            had_level: tracked.is_some_and(Tracked::has_level),
+            was_capped: tracked.is_some_and(Tracked::is_capped),
         }
     }
 
@@ -509,8 +509,8 @@ impl Tracked {
         }
     }
 
-    /// Whether the last decision gave it a part of the limit, and not all that is configured.
-    fn has_level(&self) -> bool {
+    /// Whether the last decision gave it a share of the limit instead of its configured rate.
+    fn is_capped(&self) -> bool {
         matches!(self.why, Some(Why::Ceiling { .. } | Why::Squeezed { .. }))
     }
 

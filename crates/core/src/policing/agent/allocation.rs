@@ -33,9 +33,9 @@ pub struct Claim {
     pub demand: f64,
     /// What it gets in any case: `min_rate`, at most `demand`.
     pub floor: f64,
-    /// Whether its ceiling was a level at the last decision. Its rate does not say so: a rule that is whole
-    /// again has a rate below the configured one until its steps have led there.
-    pub had_level: bool,
+    /// Whether the last decision capped it. Its rate does not say so: a rule that is no longer capped stays
+    /// below its configured rate until it has risen there in steps.
+    pub was_capped: bool,
 }
 
 /// The most that a claim may take.
@@ -75,7 +75,7 @@ pub fn allocate(claims: &[Claim], beside: f64, limit: f64, min_share: f64) -> Ve
         // A group may ask for what is kept for it at any moment.
         let level = water_level(members(), group.floor, budget.max(least));
         left = (left - members().map(|claim| claim.share(level)).sum::<f64>()).max(0.0);
-        let part = if group.had_level { WHOLE_AGAIN } else { 1.0 };
+        let part = if group.was_capped { WHOLE_AGAIN } else { 1.0 };
         let is_whole = !is_not_preferred && group.demand <= part * budget + ROUNDING * limit;
         let ceiling = if is_whole { Ceiling::Whole } else { Ceiling::PerSecond(level) };
         group.members.iter().for_each(|index| ceilings[*index] = ceiling);
@@ -88,7 +88,7 @@ struct Group {
     members: Vec<usize>,
     demand: f64,
     floor: f64,
-    had_level: bool,
+    was_capped: bool,
 }
 
 impl Group {
@@ -96,7 +96,7 @@ impl Group {
         self.members.push(index);
         self.demand += claim.demand;
         self.floor += claim.floor;
-        self.had_level |= claim.had_level;
+        self.was_capped |= claim.was_capped;
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     const NORMAL: Claim =
-        Claim { is_preferred: false, priority: 0, demand: 0.0, floor: 0.0, had_level: false };
+        Claim { is_preferred: false, priority: 0, demand: 0.0, floor: 0.0, was_capped: false };
 
     fn claim(priority: u8, demand: f64) -> Claim {
         Claim { priority, demand, ..NORMAL }
@@ -190,14 +190,14 @@ mod tests {
 
     #[test]
     fn what_is_preferred_and_was_squeezed_is_whole_again_when_it_fits_with_room() {
-        let held = |demand: f64| Claim { had_level: true, ..preferred(0, demand) };
+        let capped = |demand: f64| Claim { was_capped: true, ..preferred(0, demand) };
         for (demand, ceiling) in [
             (110.0, Ceiling::PerSecond(95.0)),
             (94.0, Ceiling::PerSecond(95.0)),
             (86.0, Ceiling::PerSecond(95.0)),
             (85.0, Ceiling::Whole),
         ] {
-            assert_eq!(allocate(&[held(demand), claim(0, 50.0)], 0.0, 100.0, 0.05)[0], ceiling, "{demand}");
+            assert_eq!(allocate(&[capped(demand), claim(0, 50.0)], 0.0, 100.0, 0.05)[0], ceiling, "{demand}");
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
             priority,
             demand,
             floor: demand * floor,
-            had_level: false,
+            was_capped: false,
         })
     }
 
