@@ -601,7 +601,8 @@ impl Room {
         saved.to_bytes()
     }
 
-    /// Takes over what an earlier process saved. For a new room, before the first visitor.
+    /// Takes over what an earlier process saved. For a new room, before the first visitor, and after
+    /// [`Room::pace_sessions`]: seconds of an order hold less than those of a capacity without a bound.
     pub fn restore(&self, bytes: &[u8], now: Timestamp) -> Result<(), RestoreError> {
         let saved = SavedRoom::from_bytes(bytes, now)?;
         let SavedRoom { clock, reached, last_due, .. } = saved;

@@ -264,8 +264,9 @@ impl Slots {
         self.set_limit_from(from, limit);
     }
 
-    /// Sets what a second can take, for all seconds, when no visitor waits: a second that is taken in part,
-    /// by visitors who entered or by time, remains taken up to the same instant. One caller at a time.
+    /// Sets what a second can take, for all seconds, when no visitor waits, or for the first of them only: a
+    /// second that is taken in part, by visitors or by time, remains taken up to the same instant. One caller
+    /// at a time.
     pub fn settle(&self, second: u64, limit: Cost) {
         let last = self.frontier().min(second + MAX_SETTLED_S);
         let before: Vec<_> = (second..=last).map(|s| (s, self.limits.of(s))).collect();

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use tidegate_core::measure::Shard;
 use tidegate_core::room::{Checker, Member, PrefixKeys, Room};
+use tidegate_core::session::SessionPace;
 use tidegate_core::units::Timestamp;
 use tokio::runtime::LocalOptions;
 use tokio::sync::watch;
@@ -267,12 +268,12 @@ fn share(
         }
         None => None,
     };
-    let admission =
-        admission(&live, member, state, now).map_err(|e| StartError::System(io::Error::other(e)))?;
+    let sessions = VisitorSessions::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
+    let admission = admission(&live, member, state, sessions.pace(&live), now)
+        .map_err(|e| StartError::System(io::Error::other(e)))?;
     if let Some(redeemed) = redeemed {
         admission.restore_redeemed(redeemed);
     }
-    let sessions = VisitorSessions::new(&live, now).map_err(|e| StartError::System(io::Error::other(e)))?;
     // A reload may add classes. Those beyond the spare counters are served, but not counted apart.
     let classes = live.classes.len() + SPARE_CLASSES;
     let gate = GateKeeper::new(live.gate(), clock.clone());
@@ -328,10 +329,12 @@ fn unknown_before(
     Ok(since)
 }
 
+/// `pace`: of session slots. They are counted from the first visitor on.
 fn admission(
     live: &Config,
     member: Option<(Member, Timestamp)>,
     state: &StateDir,
+    pace: Option<SessionPace>,
     now: Timestamp,
 ) -> Result<Admission, getrandom::Error> {
     if let Role::TokenCheck { .. } = live.settings.role {
@@ -339,6 +342,7 @@ fn admission(
         if let Some((member, unknown_before)) = member {
             checker = checker.one_of(member, unknown_before);
         }
+        checker.pace_sessions(pace);
         let capacity = std::sync::Mutex::new(live.initial_capacity());
         return Ok(Admission::Checker { checker, capacity });
     }
@@ -347,6 +351,7 @@ fn admission(
         *key = getrandom::u64()?;
     }
     let room = Room::new(live.room_config(), live.initial_capacity(), now).with_prefix_keys(keys);
+    room.pace_sessions(pace);
     match state.promises() {
         Ok(Some(saved)) => match room.restore(&saved, now) {
             Ok(()) => tracing::info!(waiting = room.state(now).waiting, "promises restored"),

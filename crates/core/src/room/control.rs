@@ -312,8 +312,17 @@ impl RoomControl {
         room.tickets.set_keeps_order(is_counted);
         room.session_slots.publish(&self.session_pacer);
         self.density.is_order_only = is_counted;
-        if changes && room.tickets.load.capacity() > Rate::ZERO {
-            self.fit_schedule(room, self.last_tick);
+        let capacity = room.tickets.load.capacity();
+        if !changes || capacity == Rate::ZERO {
+            return;
+        }
+        let now = self.last_tick;
+        // Nobody has waited for longer than since the last tick.
+        let is_new = room.schedule.last_due() <= now + Duration::from_secs(1);
+        if is_counted && is_new && capacity >= Rate::MAX {
+            room.schedule.become_order(self.density.limit(capacity), room.tickets.clock.at(now));
+        } else {
+            self.fit_schedule(room, now);
         }
     }
 

@@ -140,6 +140,14 @@ impl Schedule {
         ahead.hundredths().div_ceil(limit.hundredths().max(1))
     }
 
+    /// Session slots decide from now on who enters, where all could before: the schedule is an order of
+    /// `limit` per second. The present second stays promised up to the same instant. Made for a capacity
+    /// without a bound, its expired room would count as a thousand visitors per millisecond, and the virtual
+    /// clock would wait for session slots for all of them.
+    pub(super) fn become_order(&self, limit: Cost, clock_at: Timestamp) {
+        self.slots.settle(clock_at.second(), limit);
+    }
+
     /// Lowers a floor that keeps newcomers out for longer than what is promised takes now: it was set when
     /// less capacity was known. Returns whether it did.
     fn lower_floor(&self, new: Cost, clock_at: Timestamp, now: Timestamp) -> bool {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Arrival, Feedback, Room, RoomConfig};
+use super::{Arrival, Feedback, Room, RoomConfig, TicketStatus};
 use crate::gate::Totals;
+use crate::session::SessionPace;
 use crate::units::{ClassId, Cost, Rate, Timestamp};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -70,6 +71,26 @@ fn after_a_restart_newcomers_are_due_after_all_promises_whatever_a_second_holds_
     let after = room(100.0, Cost::ONE);
     after.restore(&before.save(start()), start()).expect("what it saved");
     assert!(last.is_some() && due(&after, 36) > last, "{:?} after {last:?}", due(&after, 37));
+}
+
+#[test]
+fn who_waits_for_the_origin_is_not_forgotten_when_session_slots_are_counted() {
+    let before = room(10.0, Cost::ONE);
+    let tickets: Vec<_> = (0..60)
+        .filter_map(|nonce| match before.arrive(ClassId(0), nonce, None, start()) {
+            Arrival::Wait(ticket, _) => Some(ticket),
+            _ => None,
+        })
+        .collect();
+    // From now on nothing but session slots is a bound, and one is free.
+    let after = room(Rate::MAX.get(), Cost::ONE);
+    after.restore(&before.save(start()), start()).expect("what it saved");
+    after.pace_sessions(Some(SessionPace { free: Some(1), per_s: 0.0, next_s: 0.0 }));
+    let now = start() + TICK;
+    after.tick(now, Cost::ZERO);
+    let due = tickets.iter().filter(|ticket| after.status(ticket, now) == TicketStatus::Ready);
+    let due = due.count();
+    assert!(due <= 10, "{due} of {} are due: more than a second of the schedule", tickets.len());
 }
 
 #[test]

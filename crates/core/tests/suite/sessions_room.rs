@@ -100,16 +100,27 @@ impl World {
 
     /// Passes so many ticks of 100 ms.
     fn pass(&mut self, ticks: u64) {
-        let gate = Totals::default();
         for _ in 0..ticks {
             self.now_ms += 100;
-            let capacity = self.admission.capacity();
-            let waiting = u64::from(self.admission.busy(self.now()));
-            self.sessions
-                .tick(&SessionInputs { capacity, is_measured: true, gate: &gate, waiting }, self.now());
-            self.admission.pace_sessions(self.sessions.pace());
-            self.admission.tick(&gate, true, self.now());
+            self.tick();
         }
+    }
+
+    fn tick(&self) {
+        let (gate, capacity) = (Totals::default(), self.admission.capacity());
+        let waiting = u64::from(self.admission.busy(self.now()));
+        self.sessions.tick(&SessionInputs { capacity, is_measured: true, gate: &gate, waiting }, self.now());
+        self.admission.pace_sessions(self.sessions.pace());
+        self.admission.tick(&gate, true, self.now());
+    }
+
+    /// Another process goes on with what the room has saved. Of the sessions nothing is left.
+    fn restart(&mut self, cap: u32, per_second: f64) {
+        let saved = self.admission.room().expect("a room").save(self.now());
+        let now_ms = self.now_ms;
+        *self = Self { now_ms, ..Self::new(cap, per_second, self.when_full) };
+        self.admission.pace_sessions(self.sessions.pace());
+        self.admission.room().expect("a room").restore(&saved, self.now()).expect("what it saved");
     }
 
     fn end(&self, n: u64) {
@@ -155,6 +166,45 @@ fn visitors_wait_for_a_slot_in_order() {
                 "{n} is next, at {per_second}"
             );
             world.pass(20);
+        }
+    }
+}
+
+#[test]
+fn who_finds_no_slot_before_the_first_tick_waits_for_the_next_one() {
+    let mut world = World::new(1, Rate::MAX.get(), WhenFull::Room);
+    world.now_ms = 500;
+    assert!(enters(world.come(1)));
+    let (ticket, _) = world.waits(2);
+    world.end(1);
+    world.tick();
+    world.pass(1);
+    assert!(enters(world.ask(2, TierId(0), Presented::Ticket(ticket))));
+}
+
+#[test]
+fn slots_are_given_in_order_after_a_restart() {
+    for per_second in [100.0, Rate::MAX.get()] {
+        let mut world = World::new(1, per_second, WhenFull::Room);
+        world.pass(1);
+        assert!(enters(world.come(1)));
+        let tickets: Vec<_> = (2..20).map(|n| (n, world.waits(n).0)).collect();
+        world.restart(1, per_second);
+        for (n, ticket) in &tickets {
+            let mut ticks = 0;
+            loop {
+                world.pass(1);
+                ticks += 1;
+                for (other, waiting) in tickets.iter().rev().filter(|(other, _)| other > n) {
+                    let decision = world.ask(*other, TierId(0), Presented::Ticket(*waiting));
+                    assert!(!enters(decision), "{other} before {n}, at {per_second}");
+                }
+                if enters(world.ask(*n, TierId(0), Presented::Ticket(*ticket))) {
+                    break;
+                }
+                assert!(ticks < 30, "{n} is next, at {per_second}");
+            }
+            world.end(*n);
         }
     }
 }

@@ -24,7 +24,7 @@ use rand::{Rng, RngCore};
 use tidegate_core::capacity::Trust;
 use tidegate_core::gate::Totals;
 use tidegate_core::session::{
-    LearnedSessions, SessionInputs, SessionKey, SessionRequest, SessionStatus, Sessions,
+    LearnedSessions, SessionInputs, SessionKey, SessionPace, SessionRequest, SessionStatus, Sessions,
 };
 use tidegate_core::ticket::Pass;
 use tidegate_core::units::Timestamp;
@@ -76,10 +76,14 @@ impl VisitorSessions {
         self.table.tick(&SessionInputs { capacity: admission.capacity(), is_measured, gate, waiting }, now);
         // Tokengen uses the pace that tokencheck reports.
         if !matches!(live.settings.role, Role::TokenGen { .. }) {
-            let counts = live.counts_sessions();
-            admission.pace_sessions(self.table.pace().filter(|_| counts));
-            admission.expect_sessions(self.table.expected().filter(|_| counts));
+            admission.pace_sessions(self.pace(&live));
+            admission.expect_sessions(self.table.expected().filter(|_| live.counts_sessions()));
         }
+    }
+
+    /// How fast new sessions get session slots; `None`: they are not counted here.
+    pub fn pace(&self, live: &Config) -> Option<SessionPace> {
+        self.table.pace().filter(|_| live.counts_sessions())
     }
 
     /// Goes over to another configuration. If sessions are identified in another way, all of them end.

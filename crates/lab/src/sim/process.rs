@@ -12,7 +12,7 @@ use tidegate_core::gate::{Gate, ShedReason, Totals, Woken};
 use tidegate_core::measure::Shard;
 use tidegate_core::policies::PolicySet;
 use tidegate_core::room::{Checker, Room};
-use tidegate_core::session::{SessionInputs, Sessions};
+use tidegate_core::session::{SessionInputs, SessionPace, Sessions};
 use tidegate_core::ticket::KeyRing;
 use tidegate_core::units::{ClassId, Cost, Rate, Timestamp};
 use tidegate_gateway::base::clock;
@@ -96,10 +96,11 @@ impl GateProcess {
         let config = Config::new(settings, &[KeyRing::entry(1, key)])?;
         let clock = DriftingClock::new(now_us, ahead_us);
         let now = clock.at(now_us);
-        let admission = admission(&config, saved.as_deref(), now);
         let counts =
             config.settings.counts_sessions() && !matches!(config.settings.role, Role::TokenGen { .. });
         let sessions = counts.then(|| Arc::new(Sessions::new(&config.session_config(), now)));
+        let pace = sessions.as_ref().and_then(|sessions| sessions.pace());
+        let admission = admission(&config, saved.as_deref(), pace, now);
         let shard = Shard::new(config.classes.len());
         let mut steering = config.steering();
         // The gateway's driver does the same before the first visitor.
@@ -229,15 +230,16 @@ impl GateProcess {
     }
 }
 
-fn admission(config: &Config, saved: Option<&[u8]>, now: Timestamp) -> Admission {
+/// As the gateway makes it: session slots of this pace are counted from the first visitor on.
+fn admission(config: &Config, saved: Option<&[u8]>, pace: Option<SessionPace>, now: Timestamp) -> Admission {
     let (of_room, capacity) = (config.room_config(), config.initial_capacity());
     if let Role::TokenCheck { .. } = config.settings.role {
-        return Admission::Checker {
-            checker: Checker::new(&of_room, capacity, now),
-            capacity: Mutex::new(capacity),
-        };
+        let checker = Checker::new(&of_room, capacity, now);
+        checker.pace_sessions(pace);
+        return Admission::Checker { checker, capacity: Mutex::new(capacity) };
     }
     let room = Room::new(of_room, capacity, now);
+    room.pace_sessions(pace);
     if let Some(saved) = saved {
         room.restore(saved, now).expect("what a room saves, a room restores");
     }
