@@ -316,7 +316,9 @@ impl Life {
             && let Some(policy) = self.control.cut_by(&standing, worker.now())
             && policy.action == Action::End
         {
-            standing.count(policy, Done::from(policy.action));
+            if self.control.order(policy.action) {
+                standing.count(policy, Done::from(policy.action));
+            }
             self.leave();
         }
     }

@@ -61,6 +61,8 @@ pub(super) fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     if policy.action == Action::Stop && !conn.link.is_busy() && conn.control.tunnel().is_none() {
         return None;
     }
-    standing.count(policy, Done::from(policy.action));
+    if conn.control.order(policy.action) {
+        standing.count(policy, Done::from(policy.action));
+    }
     Some(policy.action)
 }

@@ -10,7 +10,7 @@
 //! nothing: a policy that cuts off answers under way wakes the connections' tasks once, through the channel
 //! that the shutdown uses, and each task checks the request that it is serving.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -192,6 +192,8 @@ pub struct ConnControl {
     fd: Option<RawFd>,
     request: RefCell<Option<RequestInProgress>>,
     tunnel: OnceCell<Rc<TunnelHandle>>,
+    /// What a policy has ordered for the answer under way.
+    ordered: Cell<Option<Action>>,
 }
 
 /// The request that a connection is serving, as policies see it.
@@ -215,7 +217,7 @@ impl ConnControl {
 
     /// For a stream, whose connection belongs to other streams too: neither reset nor paced for it.
     pub fn of_stream() -> Self {
-        Self { fd: None, request: RefCell::new(None), tunnel: OnceCell::new() }
+        Self { fd: None, request: RefCell::default(), tunnel: OnceCell::new(), ordered: Cell::default() }
     }
 
     pub(crate) fn take(&self, asked: &PolicyRequest<'_>) {
@@ -266,6 +268,12 @@ impl ConnControl {
         if let Some(fd) = self.fd {
             socket::pace(fd, bytes_per_s);
         }
+    }
+
+    /// Notes that a policy ends or stops the answer under way. `false`: one of the same action did so before.
+    /// Policies are published again while the answer still ends, and it is one answer.
+    pub(crate) fn order(&self, action: Action) -> bool {
+        self.ordered.replace(Some(action)) != Some(action)
     }
 
     /// The policy that ends the request being served, if one does. For a request that began before requests

@@ -197,6 +197,8 @@ impl RequestContext {
                 respond::unsent()
             }
             Action::End => {
+                // It is counted above, and the connection is not told once more.
+                self.conn.control.order(policy.action);
                 let mut answer = respond::refused(503, name, &self.id, wait);
                 respond::close(&mut answer.head);
                 answer

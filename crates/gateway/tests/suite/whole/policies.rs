@@ -212,12 +212,16 @@ fn answers_under_way_are_stopped_or_ended_by_a_new_policy() {
     assert_eq!(done(&gate, Done::Stop), 1, "the other answers go on");
     publish(&gate, vec![of("/hold", Action::End)]);
     until(|| done(&gate, Done::End).to_string(), |n| n == "1");
+    // The answer is one answer, however often it is told to end.
+    publish(&gate, vec![of("/hold", Action::End), of("/drip2", Action::End)]);
+    until(|| done(&gate, Done::End).to_string(), |n| n == "2");
     origin.release();
     let Seen::End(answer) = read_out(&mut held) else { panic!("reset") };
     assert!(
         answer.starts_with("HTTP/1.1 200") && answer.ends_with("served"),
         "the answer is completed: {answer}"
     );
+    assert_eq!(done(&gate, Done::End), 2);
     // A policy for everybody also ends answers that began before requests were remembered.
     publish(&gate, vec![refuse(Action::Stop)]);
     assert_eq!(read_out(&mut idle), Seen::Reset(String::new()));
