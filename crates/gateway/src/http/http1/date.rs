@@ -1,6 +1,7 @@
 //! The `Date` of responses that have none (RFC 9110 6.6.1), formatted once a second and thread.
 
 use std::cell::Cell;
+use std::io::Write as _;
 
 use http::HeaderValue;
 
@@ -33,9 +34,13 @@ pub(crate) fn value() -> HeaderValue {
 
 fn format(unix_s: u64) -> [u8; LINE] {
     let at = i64::try_from(unix_s).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
-    let text = at.unwrap_or_default().strftime("date: %a, %d %b %Y %H:%M:%S GMT\r\n").to_string();
+    let text = at.unwrap_or_default().strftime("date: %a, %d %b %Y %H:%M:%S GMT\r\n");
+    let mut line = [0; LINE];
     // Years have four digits until the end of what a timestamp can say.
-    text.as_bytes().try_into().unwrap_or(*b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n")
+    match write!(&mut line[..], "{text}") {
+        Ok(()) => line,
+        Err(_) => *b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n",
+    }
 }
 
 #[cfg(test)]
