@@ -178,7 +178,7 @@ struct Life {
     control: ConnControl,
     limits: Http1Limits,
     timer: LazyTimer,
-    /// Since when no stream is open.
+    /// Since when no stream is open, or since the GOAWAY after that.
     idle: Option<Instant>,
     has_served: bool,
     phase: Phase,
@@ -284,6 +284,8 @@ impl Life {
     fn leave(&mut self) {
         if self.phase == Phase::Open {
             self.phase = Phase::Leaving;
+            // From now on: a visitor who was silent for long may have sent a request that is on its way.
+            self.idle = None;
             self.h2.graceful_shutdown();
         }
     }

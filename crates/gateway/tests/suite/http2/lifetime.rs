@@ -4,7 +4,7 @@ use h2::Reason;
 use tidegate_core::measure::Event;
 use tidegate_core::policies::Action;
 
-use super::frames::{self, END_HEADERS, END_STREAM, HEADERS, Raw, frame};
+use super::frames::{self, END_HEADERS, END_STREAM, GOAWAY, HEADERS, Raw, frame};
 use super::harness::{Client, PLAIN, get, read, reset_of, run, until};
 use crate::whole::harness::{Gate, Origin};
 use crate::whole::policies::{publish, refuse};
@@ -51,6 +51,30 @@ fn a_drain_tells_visitors_to_go_and_lets_requests_end() {
         assert_eq!(read(held.await.unwrap()).await.unwrap().text(), "served");
         busy.connection.await.unwrap().unwrap();
     });
+}
+
+#[test]
+fn a_connection_that_was_idle_for_long_may_still_ask_when_the_drain_comes() {
+    let origin = Origin::start();
+    let gate = Gate::start(&origin, PLAIN);
+    let mut idle = Raw::connect(gate.http);
+    idle.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/")));
+    assert!(idle.wait_for(HEADERS).is_some());
+    let mut busy = Raw::connect(gate.http);
+    busy.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/hold")));
+    origin.holds();
+    // For longer than a connection that is ending may take.
+    let now = || gate.server().shared().clock.now();
+    let begun = now();
+    while now().since(begun).as_millis() < 2_100 {
+        assert!(crate::whole::harness::get(gate.http, "/", "").ends_with("served"));
+    }
+    gate.server().control().drain();
+    assert!(idle.wait_for(GOAWAY).is_some());
+    // The visitor has sent it before it knew.
+    idle.send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &frames::get("/")));
+    assert!(idle.wait_for(HEADERS).is_some(), "the request is answered");
+    origin.release();
 }
 
 #[test]
