@@ -170,6 +170,10 @@ impl Keeper {
 
     /// One round: reads the directory, and runs every script once.
     pub fn round(&mut self, dir: Option<&Path>) {
+        if dir.is_none() && self.kept.is_empty() {
+            self.trouble = None;
+            return;
+        }
         let now = self.gate.now();
         match dir.map_or(Ok(BTreeMap::new()), files) {
             Ok(files) => {
