@@ -102,6 +102,8 @@ fn a_lost_state_directory_costs_nobody_a_403() {
     let after = Gate::start(&origin, TWO_A_SECOND);
     until(|| get(after.http, "/", ""), |answer| answer.contains("set-cookie: tg0="));
     for (target, shown) in [("/".into(), &*cookie), (format!("/?tg={in_url}"), "")] {
+        // Newcomers for seconds, so that nobody enters at once.
+        (0..6).for_each(|_| drop(get(after.http, "/", "")));
         let answer = get(after.http, &target, shown);
         assert!(answer.starts_with("HTTP/1.1 503") && waited(&answer), "{answer}");
         assert!(answer.contains("\"type\":\"urn:tidegate:problem:waiting\""), "{answer}");

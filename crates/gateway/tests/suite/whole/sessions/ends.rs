@@ -131,7 +131,8 @@ fn a_session_ends_when_idle_and_lives_while_requests_come() {
     let other = visit(&gate, "/", "192.0.2.2", "");
     assert!(is_refused(&other) || now().since(asked).as_millis() >= 1_000, "{other}");
     until(|| visit(&gate, "/", "192.0.2.2", ""), is_served);
-    assert_eq!(state(&gate)["ended"]["idle"], 1);
+    // The second session may be over as well by now.
+    assert!(state(&gate)["ended"]["idle"].as_u64() >= Some(1));
 }
 
 #[test]

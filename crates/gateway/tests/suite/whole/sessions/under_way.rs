@@ -45,7 +45,8 @@ fn is_free_a_timeout_after(gate: &Gate, over: Timestamp) {
     until(|| visit(gate, "/", STRANGER, ""), is_served);
     let waited = now(gate).since(over);
     assert!(waited.as_millis() >= TIMEOUT_MS, "{waited:?} after the end of what was under way");
-    assert_eq!(state(gate)["ended"]["idle"], 1);
+    // The stranger's own session may be over as well by now.
+    assert!(state(gate)["ended"]["idle"].as_u64() >= Some(1));
 }
 
 #[test]
