@@ -602,7 +602,7 @@ impl Room {
     }
 
     /// Takes over what an earlier process saved. For a new room, before the first visitor, and after
-    /// [`Room::pace_sessions`]: seconds of an order hold less than those of a capacity without a bound.
+    /// [`Room::pace_sessions`]: where session slots are counted, a second holds fewer visitors.
     pub fn restore(&self, bytes: &[u8], now: Timestamp) -> Result<(), RestoreError> {
         let saved = SavedRoom::from_bytes(bytes, now)?;
         let SavedRoom { clock, reached, last_due, .. } = saved;

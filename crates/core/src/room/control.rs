@@ -317,9 +317,9 @@ impl RoomControl {
             return;
         }
         let now = self.last_tick;
-        // Nobody has waited for longer than since the last tick.
-        let is_new = room.schedule.last_due() <= now + Duration::from_secs(1);
-        if is_counted && is_new && capacity >= Rate::MAX {
+        // The work of those who wait for an origin, over many seconds, must not be scaled.
+        let all_due_now = room.schedule.last_due() <= now + Duration::from_secs(1);
+        if is_counted && all_due_now && capacity >= Rate::MAX {
             room.schedule.become_order(self.density.limit(capacity), room.tickets.clock.at(now));
         } else {
             self.fit_schedule(room, now);

@@ -284,7 +284,7 @@ impl Life {
     fn leave(&mut self) {
         if self.phase == Phase::Open {
             self.phase = Phase::Leaving;
-            // From now on: a visitor who was silent for long may have sent a request that is on its way.
+            // Counted from now on: a visitor who was silent for long may have sent a request by now.
             self.idle = None;
             self.h2.graceful_shutdown();
         }
@@ -318,7 +318,7 @@ impl Life {
             && let Some(policy) = self.control.cut_by(&standing, worker.now())
             && policy.action == Action::End
         {
-            if self.control.order(policy.action) {
+            if self.control.note_order(policy.action) {
                 standing.count(policy, Done::from(policy.action));
             }
             self.leave();

@@ -61,7 +61,7 @@ pub(super) fn ordered(worker: &Worker, conn: &Conn) -> Option<Action> {
     if policy.action == Action::Stop && !conn.link.is_busy() && conn.control.tunnel().is_none() {
         return None;
     }
-    if conn.control.order(policy.action) {
+    if conn.control.note_order(policy.action) {
         standing.count(policy, Done::from(policy.action));
     }
     Some(policy.action)

@@ -270,9 +270,9 @@ impl ConnControl {
         }
     }
 
-    /// Notes that a policy ends or stops the answer under way. `false`: one of the same action did so before.
-    /// Policies are published again while the answer still ends, and it is one answer.
-    pub(crate) fn order(&self, action: Action) -> bool {
+    /// Notes that a policy ends or stops the answer under way. Returns whether it is the first of this
+    /// action: policies may be published again before the answer has ended, and it is counted once.
+    pub(crate) fn note_order(&self, action: Action) -> bool {
         self.ordered.replace(Some(action)) != Some(action)
     }
 

@@ -197,8 +197,8 @@ impl RequestContext {
                 respond::unsent()
             }
             Action::End => {
-                // It is counted above, and the connection is not told once more.
-                self.conn.control.order(policy.action);
+                // Counted above: the connection's task must not count it again.
+                self.conn.control.note_order(policy.action);
                 let mut answer = respond::refused(503, name, &self.id, wait);
                 respond::close(&mut answer.head);
                 answer

@@ -56,7 +56,7 @@ fn keep_alive_gets_allocate_nothing() {
             for _ in 0..1000 {
                 ask(&mut visitor, GET, answer).await;
             }
-            // The date of the answers changes besides.
+            // Until the date of the answers has changed.
             let second = coarse_unix_s();
             while coarse_unix_s() < second + 2 {
                 ask(&mut visitor, GET, answer).await;

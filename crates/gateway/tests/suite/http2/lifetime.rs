@@ -71,7 +71,7 @@ fn a_connection_that_was_idle_for_long_may_still_ask_when_the_drain_comes() {
     }
     gate.server().control().drain();
     assert!(idle.wait_for(GOAWAY).is_some());
-    // The visitor has sent it before it knew.
+    // As from a visitor whom the GOAWAY has not reached yet.
     idle.send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &frames::get("/")));
     assert!(idle.wait_for(HEADERS).is_some(), "the request is answered");
     origin.release();

@@ -70,6 +70,18 @@ fn state(gate: &Gate) -> Value {
     gate.admin("/v1/sessions")["state"].clone()
 }
 
+/// So many sessions have begun, and those that are not open any more were idle.
+fn all_ended_idle(gate: &Gate, begun: u64) {
+    let is_so = |state: &str| {
+        let state: Value = serde_json::from_str(state).unwrap();
+        let count = |value: &Value| value.as_u64().unwrap();
+        let over = count(&state["begun"]) - count(&state["open"]);
+        count(&state["begun"]) == begun && count(&state["ended"]["idle"]) == over
+    };
+    // One may end between two of the figures.
+    until(|| state(gate).to_string(), is_so);
+}
+
 fn open(gate: &Gate) -> u64 {
     state(gate)["open"].as_u64().unwrap()
 }

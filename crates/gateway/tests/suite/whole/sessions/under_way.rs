@@ -10,7 +10,9 @@ use tidegate_core::classify::Paths;
 use tidegate_core::policies::{Action, Policy};
 use tidegate_core::units::Timestamp;
 
-use super::{ONE_SLOT, before, change, is_refused, is_served, open, shop, state, visit, with};
+use super::{
+    ONE_SLOT, all_ended_idle, before, change, is_refused, is_served, open, shop, state, visit, with,
+};
 use crate::whole::harness::{Gate, Latch, Origin, Scripted, connect, cookies, read_head, reply, until};
 use crate::whole::policies::{order, publish};
 
@@ -45,8 +47,7 @@ fn is_free_a_timeout_after(gate: &Gate, over: Timestamp) {
     until(|| visit(gate, "/", STRANGER, ""), is_served);
     let waited = now(gate).since(over);
     assert!(waited.as_millis() >= TIMEOUT_MS, "{waited:?} after the end of what was under way");
-    // The stranger's own session may be over as well by now.
-    assert!(state(gate)["ended"]["idle"].as_u64() >= Some(1));
+    all_ended_idle(gate, 2);
 }
 
 #[test]
