@@ -65,9 +65,8 @@ pub(super) const AT_NEW_SPEED: u32 = DOWN_FIRST + DOWN_EVERY - 2;
 /// Relative standard error of the response time without a wait below which no probe down is needed: a fifth
 /// of what [`DOWN`] goes down by. Goodput of the named scenarios: .9827 with 0.02, .9834 with this.
 pub(super) const KNOWN_BELOW: f64 = 0.05;
-/// Least share of the knee for a probe down, and its contrast: 0.8 from a dispersion of 0.25 on, 0.88 at 0.
+/// Share of the knee that a probe down goes to.
 pub(super) const DOWN: f64 = 0.8;
-const DOWN_CONTRAST: f64 = 0.45;
 
 /// Completions in a round at a limit.
 pub(super) fn round_length(purpose: Purpose, limit: f64, dispersion: f64) -> f64 {
@@ -88,12 +87,6 @@ pub(super) fn after(round: u32, dispersion: f64) -> Purpose {
     } else {
         Purpose::Cruise
     }
-}
-
-/// How far down a probe goes, as a share of the knee: to [`DOWN`] where service varies. Elsewhere only so far
-/// that the effect exceeds the noise of a sample by [`DOWN_CONTRAST`] standard deviations (of logarithms).
-pub(super) fn down(dispersion: f64) -> f64 {
-    DOWN.max((-DOWN_CONTRAST * dispersion.max(0.0).sqrt()).exp())
 }
 
 /// How far up a probe goes, as a multiple of the cruise.

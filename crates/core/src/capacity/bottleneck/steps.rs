@@ -111,7 +111,7 @@ impl Bottleneck {
         if purpose == Purpose::Down && self.curves.likelier().error_below(knee, phi) < plan::KNOWN_BELOW {
             purpose = Purpose::Cruise;
         }
-        let down = plan::down(phi) * knee;
+        let down = plan::DOWN * knee;
         let unsure = self.curves.likelier().unsure_below(&fitted.hinge, phi);
         // Rounded, a probe of a small knee would be at that knee, and never show what lies below.
         let deeper = unsure.filter(|level| purpose == Purpose::Down && *level < down.round());

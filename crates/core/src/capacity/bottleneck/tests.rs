@@ -560,15 +560,6 @@ fn a_ramp_lets_in_more_than_a_cruise_and_less_of_an_initial_estimate() {
 }
 
 #[test]
-fn a_quiet_origin_is_not_probed_deeper_than_needed() {
-    assert!(
-        plan::down(1.0) == plan::DOWN && (0.85..0.9).contains(&plan::down(FLOOR)),
-        "{}",
-        plan::down(FLOOR)
-    );
-}
-
-#[test]
 fn a_cruise_is_probed_on_both_sides() {
     let purposes: Vec<_> = (1..=300).map(|round| plan::after(round, 1.0)).collect();
     assert!(purposes.windows(12).all(|some| some.contains(&Purpose::Up)));
