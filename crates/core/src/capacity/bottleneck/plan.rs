@@ -62,7 +62,7 @@ const DOWN_FIRST: u32 = 8;
 const DOWN_EVERY: u32 = 14;
 /// The round with which a cruise continues at a new speed: two before a probe down.
 pub(super) const AT_NEW_SPEED: u32 = DOWN_FIRST + DOWN_EVERY - 2;
-/// Relative standard error of the response time without a wait below which no probe down is needed: a fifth
+/// Relative standard error of the response time without a wait below which no probe down is needed: a quarter
 /// of what [`DOWN`] goes down by. Goodput of the named scenarios: .9827 with 0.02, .9834 with this.
 pub(super) const KNOWN_BELOW: f64 = 0.05;
 /// Share of the knee that a probe down goes to.
