@@ -184,6 +184,18 @@ fn a_cold_start_ends_at_the_knee() {
     }
 }
 
+/// The first answers of this seed take an eighth of the mean, so that a knee of one is found at first.
+#[test]
+fn a_search_ends_after_a_knee_that_was_refuted() {
+    let mut it = Loop::new(Origin::new(10, 250.0, Service::Exponential));
+    it.origin.random = 159;
+    it.run(5.0);
+    assert_eq!((it.estimate.phase, it.limit()), (Phase::Settled, 1), "a knee that is none");
+    it.run(115.0);
+    assert_eq!(it.estimate.phase, Phase::Settled);
+    close(it.capacity(), 40.0, 0.2);
+}
+
 #[test]
 fn response_times_stay_near_those_of_an_idle_origin() {
     let mut it = Loop::new(Origin::new(10, 100.0, Service::Exponential));

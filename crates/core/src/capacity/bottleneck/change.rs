@@ -195,11 +195,13 @@ impl Dispersion {
         }
     }
 
-    /// `count` samples of one level had this squared coefficient of variation.
+    /// `count` samples of one level had this squared coefficient of variation. More than are remembered
+    /// replace all others.
     pub fn learn(&mut self, count: f64, squared: f64) {
         self.singles = (self.singles + count).min(SINGLES);
         // The prior is ten samples of exponential service.
-        self.of_singles += count / (self.singles + 10.0) * (squared - self.of_singles);
+        let weight = (count / (self.singles + 10.0)).min(1.0);
+        self.of_singles += weight * (squared - self.of_singles);
     }
 
     /// Discards the open batch: a batch must not span two levels.

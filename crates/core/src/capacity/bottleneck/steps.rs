@@ -2,9 +2,10 @@
 
 use super::discipline::Among;
 use super::fit::{ABOVE, BELOW};
+use super::level;
 use super::plan::{self, Purpose};
 use super::ramp::PASSED_NATS;
-use super::{ABOUT_KNEE, Bottleneck, Change, Fitted, Hinge, Onset, Ramp, Round, Timestamp, Work, level};
+use super::{ABOUT_KNEE, Bottleneck, Change, Dispersion, Fitted, Hinge, Onset, Ramp, Round, Timestamp, Work};
 
 /// Most that the knee moves per round; more while the cruise is new, and may turn out to have begun too soon.
 const STEP: f64 = 1.1;
@@ -96,7 +97,9 @@ impl Bottleneck {
         let cruise = fitted.level;
         let is_doubtful = self.rounds < FRESH_ROUNDS && fitted.hinge.gain / phi < PASSED_NATS;
         if is_doubtful && self.ramp.ended_at < self.most() {
-            self.fitted = None;
+            // With the knee goes the noise about it: where its base was an eighth of the true one, φ was 20,
+            // and a search that needs φ times the evidence never ended.
+            (self.fitted, self.dispersion) = (None, Dispersion::new());
             self.reason = "the knee is not confirmed: looking on";
             return self.go(Purpose::Ramp, cruise, now);
         }

@@ -181,6 +181,15 @@ fn dispersion_is_that_of_the_service() {
 }
 
 #[test]
+fn thousands_of_samples_at_once_do_not_overshoot_the_dispersion() {
+    let mut dispersion = Dispersion::new();
+    for squared in [0.5, 1.5, 0.5, 1.5] {
+        dispersion.learn(2000.0, squared);
+        close(dispersion.get(), squared, 1e-9);
+    }
+}
+
+#[test]
 fn costs_of_classes_are_learned_and_their_mean_is_kept() {
     let (light, heavy) = (ClassId(0), ClassId(1));
     let (mut costs, mut draw) = (Costs::new(), exponential(5));
