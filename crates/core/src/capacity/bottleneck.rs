@@ -99,7 +99,7 @@ const LEAST_RATE: f64 = 0.01;
 pub struct BottleneckConfig {
     pub min_in_flight: u32,
     pub max_in_flight: u32,
-    /// Samples over which a constant capacity is averaged.
+    /// Samples over which a constant capacity is averaged, and that are kept on either side of the knee.
     pub memory: f64,
 }
 
@@ -444,10 +444,8 @@ impl Estimator for Bottleneck {
             self.ramp_on(load, now);
         } else {
             let (limit, phi) = (f64::from(self.limit), self.dispersion.get());
-            let length = plan::round_length(self.purpose, limit, phi);
-            let need = if self.round.is_short { fit::enough(phi).min(length) } else { length };
-            if self.round.work.count >= need {
-                self.next_round(now);
+            if self.round.work.count >= plan::round_length(self.purpose, limit, phi) {
+                self.next_round(load, now);
             }
         }
         // Without a backlog the throughput is that of the load, so the initial estimate is the lower bound.
@@ -473,7 +471,7 @@ impl Estimator for Bottleneck {
         self.curves.clear();
         self.throughput = Work::default();
         self.changes.clear();
-        self.dispersion.cut();
+        self.dispersion.start_anew();
         (self.fitted, self.alarm, self.ramp_throughput) = (None, None, None);
         self.reason = "rediscovery requested";
         self.go(Purpose::Ramp, from, now);

@@ -101,22 +101,25 @@ fn served_after_the_search(workers: u32, service: &str, seed: u64) -> f64 {
     trace.seconds[10..].iter().map(|second| second.goodput).sum::<f64>() / 10.0
 }
 
+/// The seeds of tests whose outcome is a share: what one run in some hundred does says nothing.
+const MANY: std::ops::RangeInclusive<u64> = 101..=500;
+
 /// Many requests of an even service of a second are open at once and must not be taken for requests that
-/// wait. Where φ of a usual response counted, and not φ², they ended the search at half of the knee.
+/// wait. Where φ of a usual response counted, and not φ², they ended the search at half of the knee. So did
+/// slower growth where requests seem to wait, in 11 of these runs.
 #[test]
 fn requests_of_an_even_service_that_are_open_do_not_end_the_search() {
-    let all: Vec<f64> =
-        (101..=124).map(|seed| served_after_the_search(54, "normal(1s, 20ms)", seed)).collect();
+    let all: Vec<f64> = MANY.map(|seed| served_after_the_search(54, "normal(1s, 20ms)", seed)).collect();
     assert!(all.iter().all(|one| *one >= 50.0), "of 54 a second after 10 s: {all:?}");
 }
 
-/// One of these runs takes open requests for requests that wait. It serves 7 a second if the search does not
-/// go on when they have ended, and 15 as it does.
+/// Some of these runs take open requests for requests that wait, or have short answers first. Of 2,000 runs
+/// 10 serve less than 12 a second.
 #[test]
 fn a_search_that_ended_too_soon_goes_on() {
-    let all: Vec<f64> =
-        (101..=148).map(|seed| served_after_the_search(20, "uniform(0.2s, 1.8s)", seed)).collect();
-    assert!(all.iter().all(|one| *one >= 12.0), "of 20 a second after 10 s: {all:?}");
+    let all: Vec<f64> = MANY.map(|seed| served_after_the_search(20, "uniform(0.2s, 1.8s)", seed)).collect();
+    let low = all.iter().filter(|one| **one < 12.0).count();
+    assert!(low <= all.len() / 100, "{low} of {} serve less than 12 of 20 a second: {all:?}", all.len());
 }
 
 /// Where the operator allows fewer requests in flight than the origin takes, no knee is ever seen.

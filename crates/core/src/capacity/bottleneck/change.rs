@@ -152,9 +152,9 @@ struct Batch {
 ///
 /// φ is 1 for exponential service, near 0 for constant service, and cv² for independent service times.
 /// Requests that wait in one line depend on each other, so φ is taken from means of batches longer than the
-/// line; until there are some batches, from single samples. Each batch is compared with the one before (von
-/// Neumann 1941), not with the fit: otherwise a change of the origin would count as noise, and the larger it
-/// is, the later the tests would notice it.
+/// line; until there are some batches, from single samples. Each batch is compared with the one before at
+/// the same level (von Neumann 1941), not with the fit: otherwise a change of the origin would count as
+/// noise, and the larger it is, the later the tests would notice it.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Dispersion {
     batch: Batch,
@@ -204,12 +204,8 @@ impl Dispersion {
         self.of_singles += weight * (squared - self.of_singles);
     }
 
-    /// Discards the open batch: a batch must not span two levels.
-    pub fn cut(&mut self) {
-        self.batch = Batch::default();
-    }
-
-    /// The origin has changed: the next batch is not compared with one from before.
+    /// The level or the origin has changed: a batch must not span both, nor be compared with one from before.
+    /// A fit is better at one level than at another, and the difference is no noise.
     pub fn start_anew(&mut self) {
         (self.batch, self.last_mean) = (Batch::default(), None);
     }

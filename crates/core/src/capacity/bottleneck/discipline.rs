@@ -115,8 +115,8 @@ impl Curves {
     }
 
     /// Fades the samples on both sides of a knee: see [`Curve::fade`].
-    pub fn fade(&mut self, knee: f64, below: f64, above: f64) {
-        self.both().for_each(|curve| curve.fade(knee, below, above));
+    pub fn fade(&mut self, knee: f64, most: f64) {
+        self.both().for_each(|curve| curve.fade(knee, most));
     }
 
     fn both(&mut self) -> impl Iterator<Item = &mut Curve> {

@@ -37,9 +37,6 @@ const CONTENDS: f64 = 0.2;
 /// Nats by which contention must be likelier than none, and processor sharing likelier than one line
 /// (discipline.rs), per unit of dispersion.
 pub(super) const FURTHER_NATS: f64 = 3.0;
-/// Samples remembered below the knee and above it.
-pub(super) const BELOW: f64 = 600.0;
-pub(super) const ABOVE: f64 = 2000.0;
 /// Samples below which a bin has none: a rounding error.
 const LEAST: f64 = 0.01;
 /// Share of the knee up to which samples measure the base, whatever the error of the knee.
@@ -148,11 +145,11 @@ impl Curve {
         self.bins.iter().map(|bin| bin.count).sum()
     }
 
-    /// Fades the samples below the knee to at most `below` and those above it to at most `above`. The sides
-    /// are separate so that old samples fade only where new ones replace them.
-    pub fn fade(&mut self, knee: f64, below: f64, above: f64) {
+    /// Fades the samples below the knee and those above it to at most `most` each. The sides are separate so
+    /// that old samples fade only where new ones replace them.
+    pub fn fade(&mut self, knee: f64, most: f64) {
         let (low, high) = self.bins.split_at_mut((index(CLEARLY_BELOW * knee) + 1).min(BINS));
-        for (side, most) in [(low, below), (high, above)] {
+        for side in [low, high] {
             let sum: f64 = side.iter().map(|bin| bin.count).sum();
             if sum > most {
                 side.iter_mut().for_each(|bin| bin.scale(most / sum));

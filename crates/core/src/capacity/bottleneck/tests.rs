@@ -107,7 +107,7 @@ fn the_curve_forgets_on_the_side_where_new_samples_come() {
     let mut curve = seen(&hinge(0.1, 10.0, 0.0), [8.0, 20.0]);
     for _ in 0..100 {
         curve.add(20.0, 50.0, 1.0, 0.4);
-        curve.fade(10.0, 600.0, 200.0);
+        curve.fade(10.0, 200.0);
     }
     close(curve.samples(), 250.0, 1e-9);
     let points: Vec<_> = curve.points().collect();
@@ -476,9 +476,10 @@ fn shared(workers: f64, service_ms: f64, ticks: u32, seed: u64) -> f64 {
 #[test]
 fn a_shared_origin_is_held_near_its_knee() {
     for (workers, most) in [(1.0, 3.0), (2.0, 3.0), (4.0, 5.0), (10.0, 12.5)] {
-        let limits: Vec<f64> = (1..=20).map(|seed| shared(workers, 50.0, 1200, seed)).collect();
-        let mean = limits.iter().sum::<f64>() / 20.0;
-        assert!((workers..most).contains(&mean), "{workers} workers: {mean} in {limits:.1?}");
+        let limits = (1..=100).map(|seed| shared(workers, 50.0, 1200, seed));
+        let mean = limits.sum::<f64>() / 100.0;
+        println!("{workers} {mean}");
+        assert!((workers..most).contains(&mean), "{workers} workers: {mean}");
     }
 }
 

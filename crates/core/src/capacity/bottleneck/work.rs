@@ -69,10 +69,6 @@ impl Work {
 pub(super) struct Round {
     pub began: Timestamp,
     pub limit: f64,
-    /// The first round at its level.
-    pub is_first: bool,
-    /// A probe one request below a small knee: it ends with enough samples to believe in a lower one.
-    pub is_short: bool,
     pub work: Work,
     /// Learned units of all requests that ended, whenever they were sent.
     pub ended_units: f64,
@@ -91,7 +87,7 @@ pub(super) struct Round {
 impl Round {
     pub fn new(began: Timestamp, limit: u32, in_flight: f64) -> Self {
         let (limit, old) = (f64::from(limit), in_flight);
-        Self { began, limit, is_first: true, old, until: began, ..Self::default() }
+        Self { began, limit, old, until: began, ..Self::default() }
     }
 
     /// Time passes. With a backlog all slots are taken: some by old requests, the rest by new ones.
