@@ -204,8 +204,8 @@ impl Dispersion {
         self.of_singles += weight * (squared - self.of_singles);
     }
 
-    /// The level or the origin has changed: a batch must not span both, nor be compared with one from before.
-    /// A fit is better at one level than at another, and the difference is no noise.
+    /// The level or the origin has changed: a batch must not span the change, nor be compared with one from
+    /// before it. The fit may be better at one level than at another, and that difference is no noise.
     pub fn start_anew(&mut self) {
         (self.batch, self.last_mean) = (Batch::default(), None);
     }

@@ -478,7 +478,6 @@ fn a_shared_origin_is_held_near_its_knee() {
     for (workers, most) in [(1.0, 3.0), (2.0, 3.0), (4.0, 5.0), (10.0, 12.5)] {
         let limits = (1..=100).map(|seed| shared(workers, 50.0, 1200, seed));
         let mean = limits.sum::<f64>() / 100.0;
-        println!("{workers} {mean}");
         assert!((workers..most).contains(&mean), "{workers} workers: {mean}");
     }
 }
