@@ -14,7 +14,7 @@ use crate::decaying::keep;
 
 /// Share of the slots that must be taken when a sample is sent, or on average; below 1: a probe up fills its
 /// slots at once.
-pub(super) const FULL: f64 = 0.9;
+const FULL: f64 = 0.9;
 /// With fewer slots the average is not used: a single free one is more than a tenth of them. With it, origins
 /// of one or two workers lost up to a quarter of their goodput.
 const FEW: u32 = 10;

@@ -29,6 +29,7 @@
 //!   workers of a second 55 of 2,000 runs served less than 50 a second after ten seconds, and none without
 
 use super::plan::{self, Purpose};
+use super::work::ENOUGH;
 use super::{Bottleneck, Dispersion, Fitted, GateLoad, Timestamp};
 
 /// Nats per dispersion by which a knee must be likelier than none: to end the ramp, and to hold it.
@@ -41,8 +42,6 @@ pub(super) const PASSED_NATS: f64 = 2.0;
 const PASSED: f64 = 0.85;
 /// Most growth in a tick: a fast origin answers many times within one, at one level.
 const MOST_GROWTH: f64 = 4.0;
-/// Samples whose variation is taken at once; and of which a throughput is known.
-const BATCH: f64 = 8.0;
 /// The level at which those were sent that have ended, over the limit: the mean of a doubling.
 const SENT_AT: f64 = 0.7;
 
@@ -77,7 +76,7 @@ impl Ramp {
     /// A tick is over. Returns how many have ended in it.
     fn tick(&mut self, dispersion: &mut Dispersion) -> f64 {
         let (count, sum, squares) = self.batch;
-        if count >= BATCH {
+        if count >= ENOUGH {
             let mean = sum / count;
             let squared = (squares / count / (mean * mean) - 1.0) * count / (count - 1.0);
             dispersion.learn(count, squared.max(0.0));
@@ -111,7 +110,7 @@ impl Bottleneck {
             }
             self.curves.fade(level, self.config.memory);
         }
-        if let Some(Fitted { hinge, .. }) = fitted.filter(|_| self.curves.likelier().samples() >= BATCH) {
+        if let Some(Fitted { hinge, .. }) = fitted.filter(|_| self.curves.likelier().samples() >= ENOUGH) {
             let n = SENT_AT * (level - self.long_lived.level).max(1.0);
             self.ramp_throughput = Some(n / (hinge.base_s * hinge.slowdown(n)) * self.mix.cost_per_unit());
         }

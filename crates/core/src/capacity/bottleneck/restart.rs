@@ -25,7 +25,7 @@ const CHECKED: f64 = 4.0;
 impl Bottleneck {
     /// What a fit and its throughput say; `None` before there is any.
     pub(super) fn to_keep(&self) -> Option<Learned> {
-        let (hinge, units_per_s) = (self.hinge()?, self.throughput.rate()?);
+        let (hinge, units_per_s) = (self.hinge()?, self.units_per_s()?);
         let knee = Knee {
             in_flight: hinge.knee,
             base_s: hinge.base_s,

@@ -34,41 +34,45 @@ impl Bottleneck {
     pub(super) fn on_change(&mut self, change: Change, onset: &Onset, now: Timestamp) {
         let Some(Fitted { hinge, level }) = self.fitted else { return };
         let n = onset.in_flight / onset.count;
-        let ratio = onset.response_s / onset.units / (hinge.base_s * hinge.slowdown(n));
-        self.throughput = Work {
-            count: onset.count,
-            units: onset.units,
-            cost: onset.units * self.mix.cost_per_unit(),
-            time_s: onset.response_s / n,
-        };
+        let slowdown = hinge.slowdown(n);
+        let ratio = onset.response_s / onset.units / (hinge.base_s * slowdown);
         match change {
-            Change::Faster if ratio * hinge.slowdown(n) > BELOW_BASE => {
-                self.curves.clear();
+            Change::Unsaturated => {
+                self.curves.clear_above(hinge.knee);
+                let (units, response_s) = (onset.units / onset.count, onset.response_s / onset.count);
+                self.curves.add(Among::always(n), onset.count, units, response_s);
+                self.throughput = Work {
+                    count: onset.count,
+                    units: onset.units,
+                    cost: onset.units * self.mix.cost_per_unit(),
+                    time_s: onset.response_s / n,
+                };
+                self.reason = "no wait beyond the knee: looking for more";
+                self.go(Purpose::Ramp, 1.3 * f64::from(self.limit), now);
+            }
+            Change::Faster if ratio * slowdown > BELOW_BASE => {
+                self.forget_speed();
                 self.reason = "origin faster: looking for its knee";
                 self.go(Purpose::Ramp, 0.8 * hinge.knee, now);
             }
             // The knee holds until it is measured anew: the speed has changed, or workers have left.
             Change::Slower | Change::Faster => {
-                self.curves.clear();
+                self.forget_speed();
                 self.fitted = Some(Fitted { hinge: Hinge { base_s: hinge.base_s * ratio, ..hinge }, level });
                 self.rounds = plan::AT_NEW_SPEED;
                 self.reason = "origin slower or faster: holds the knee";
                 self.go(Purpose::Cruise, level, now);
             }
-            Change::Unsaturated => {
-                self.curves.clear_above(hinge.knee);
-                self.curves.add(
-                    Among::always(n),
-                    onset.count,
-                    onset.units / onset.count,
-                    onset.response_s / onset.count,
-                );
-                self.reason = "no wait beyond the knee: looking for more";
-                self.go(Purpose::Ramp, 1.3 * f64::from(self.limit), now);
-            }
         }
         self.changes.clear();
         self.dispersion.start_anew();
+    }
+
+    /// What was measured is of another speed. Until there is more, the throughput is that of the fit: samples
+    /// that revealed a change are more extreme than others.
+    fn forget_speed(&mut self) {
+        self.curves.clear();
+        self.throughput = Work::default();
     }
 
     /// The round is over: fits, and goes to the next level of the plan.
@@ -76,7 +80,7 @@ impl Bottleneck {
         self.costs.anchor();
         let phi = self.dispersion.get();
         let fitted = self.fit(load, now, phi);
-        self.test_saturation(phi);
+        self.test_saturation(phi, now.saturating_sub(load.age));
         if let Some((change, onset)) = self.changes.fired(self.expected().per_second) {
             return self.on_change(change, &onset, now);
         }
@@ -163,23 +167,20 @@ impl Bottleneck {
         self.go(Purpose::Cruise, fitted.level, now);
     }
 
-    /// Tests whether requests beyond the knee still wait: by rounds, so that those still open count.
-    fn test_saturation(&mut self, phi: f64) {
+    /// Tests whether requests beyond the knee still wait: by how many end in a round, since the short ones
+    /// of those that were sent in it end first.
+    fn test_saturation(&mut self, phi: f64, now: Timestamp) {
         let (Some(hinge), round) = (self.hinge(), &self.round) else { return };
-        if round.work.count < 1.0 {
-            return;
-        }
+        let Some(units_per_s) = round.units_per_s().filter(|_| round.work.count >= 1.0) else { return };
         let n = (round.limit - self.long_lived.level).max(1.0);
-        let onset = Onset {
-            count: round.work.count,
-            in_flight: n * round.work.count,
-            units: round.work.units,
-            response_s: round.response_s + round.censored_s(),
-        };
+        let Work { count, units, .. } = round.work;
+        let sent_in_it = self.under_way.open(now).filter(|open| open.sent >= round.began);
+        let open_s = sent_in_it.map(|open| open.count * open.mean_s).sum::<f64>().min(round.response_s);
+        let response_s = round.response_s + phi.min(1.0) * open_s;
         let slowdown = hinge.slowdown(n);
-        let by_request = onset.response_s / (hinge.base_s * slowdown * round.work.units);
-        let by_count = n / (hinge.base_s * slowdown) / round.counted();
-        self.changes.add_round(&onset, by_request.max(by_count), slowdown, phi);
+        // By Little's law a unit took n/X.
+        let y = n / units_per_s / (hinge.base_s * slowdown);
+        self.changes.add_round(&Onset { count, in_flight: n * count, units, response_s }, y, slowdown, phi);
     }
 
     pub(super) fn go(&mut self, purpose: Purpose, level: f64, now: Timestamp) {
@@ -193,7 +194,7 @@ impl Bottleneck {
             self.dispersion.start_anew();
         }
         self.purpose = purpose;
-        self.round = Round::new(now, self.limit, self.in_flight.now());
+        self.round = Round::new(now, self.limit);
         self.in_flight.fill(self.limit, now);
     }
 }

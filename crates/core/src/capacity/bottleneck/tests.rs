@@ -540,25 +540,14 @@ fn the_initial_estimate_grows_while_visitors_wait_for_an_idle_origin() {
 }
 
 #[test]
-fn a_round_counts_the_time_of_open_requests() {
-    let ms = Timestamp::from_millis;
-    let round_of = |responses: [f64; 6]| {
-        let mut round = Round::new(ms(1000), 10, 0.0);
-        round.pass(ms(1300));
-        for response_s in responses {
-            round.work.add(&Work { count: 1.0, units: 1.0, cost: 1.0, time_s: response_s / 10.0 });
-            round.response_s += response_s;
-            round.squares += response_s * response_s;
-            round.ended_units += 1.0;
-        }
-        round
-    };
-    // Ten in flight for 300 ms are 3 s, of which 0.6 s belong to those that ended.
-    let constant = round_of([0.1; 6]);
-    assert!(constant.censored_s() < 1e-9);
-    close(constant.counted(), 20.0, 1e-9);
-    let noisy = round_of([0.02, 0.02, 0.02, 0.02, 0.02, 0.5]);
-    close(noisy.censored_s(), 0.6, 1e-6);
+fn the_throughput_of_a_round_is_that_of_its_time_with_a_backlog() {
+    let mut round = Round::new(Timestamp::from_millis(1000), 10);
+    assert_eq!(round.units_per_s(), None);
+    let backlog = GateLoad { queued: 1, ..GateLoad::default() };
+    round.ended_units += 6.0;
+    round.pass(&backlog, 0.3);
+    round.pass(&GateLoad::default(), 5.0);
+    close(round.units_per_s().expect("there was a backlog"), 20.0, 1e-9);
 }
 
 #[test]

@@ -8,9 +8,11 @@
 //! X = Σ units / Σ R/n
 //! ```
 
-use super::occupancy::FULL;
 use crate::capacity::GateLoad;
 use crate::units::Timestamp;
+
+/// Requests of which a throughput is known, or a variation.
+pub(super) const ENOUGH: f64 = 8.0;
 
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(super) struct Work {
@@ -45,90 +47,44 @@ impl Work {
         }
     }
 
-    /// Learned units per second; `None` before any work.
+    /// Learned units per second; `None` before [`ENOUGH`] requests.
     pub fn rate(&self) -> Option<f64> {
         let rate = self.units / self.time_s;
-        (rate.is_finite() && rate > 0.0).then_some(rate)
+        (self.count >= ENOUGH && rate.is_finite() && rate > 0.0).then_some(rate)
     }
 }
 
-/// One round: the requests that were sent since the limit in force began.
+/// One round: since the limit in force began.
 ///
-/// Short requests end first. Right after the limit rose, those that have ended suggest too short a response
-/// time, by far where service varies and everybody is served at once (processor sharing). Two estimates:
-///
-/// ```text
-/// by request   R = (Σ R of the ended + v · Σ time of the open) / ended    v = min(1, squared variation)
-/// by count     X = all that ended / time passed
-/// ```
-///
-/// The first is the maximum-likelihood mean under censoring for exponential response times (v = 1), and the
-/// plain mean for constant ones (v = 0). The second does not depend on which requests end first, but on
-/// whether a burst falls into the round. Where an error is costly, both are used.
+/// Short requests end first. Right after the limit rose, those of its requests that have ended suggest too
+/// short a response time. Their throughput is that of all requests that ended, whenever they were sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Round {
     pub began: Timestamp,
     pub limit: f64,
+    /// Of the requests that were sent in it and have ended.
     pub work: Work,
-    /// Learned units of all requests that ended, whenever they were sent.
-    pub ended_units: f64,
     pub response_s: f64,
-    /// Sum of squared response times per unit.
-    pub squares: f64,
-    /// Requests in flight that were sent before the round.
-    pub old: f64,
-    /// What requests sent in the round have spent at the origin, ended or not.
-    pub exposure_s: f64,
-    until: Timestamp,
-    /// Time without a backlog, in which completions measure the load.
-    pub idle_s: f64,
+    /// Learned units of all requests that ended in it.
+    pub ended_units: f64,
+    /// Time with a backlog: without one, completions measure the load.
+    busy_s: f64,
 }
 
 impl Round {
-    pub fn new(began: Timestamp, limit: u32, in_flight: f64) -> Self {
-        let (limit, old) = (f64::from(limit), in_flight);
-        Self { began, limit, old, until: began, ..Self::default() }
+    pub fn new(began: Timestamp, limit: u32) -> Self {
+        Self { began, limit: f64::from(limit), ..Self::default() }
     }
 
-    /// Time passes. With a backlog all slots are taken: some by old requests, the rest by new ones.
-    pub fn pass(&mut self, until: Timestamp) {
-        let passed = until.since(self.until).as_secs_f64();
-        self.until = self.until.max(until);
-        self.exposure_s += passed * (self.limit - self.old).max(0.0);
-    }
-
-    /// The gate at the end of a tick. Slots that are free though visitors wait, as those that wait for a
-    /// session slot do, hold no open requests.
-    pub fn tick(&mut self, load: &GateLoad, dt_s: f64, now: Timestamp) {
-        let in_flight = f64::from(load.in_flight);
-        if !load.backlog() {
-            self.idle_s += dt_s;
-        } else if now.saturating_sub(load.age) <= self.began {
-            // Another process has not reported this round yet.
-        } else if in_flight < FULL * self.limit {
-            self.exposure_s -= dt_s * (self.limit - in_flight.max(self.old));
+    /// Another `dt_s` seconds have passed.
+    pub fn pass(&mut self, load: &GateLoad, dt_s: f64) {
+        if load.backlog() {
+            self.busy_s += dt_s;
         }
     }
 
-    /// Squared coefficient of variation of the response times.
-    pub fn variation(&self) -> Option<f64> {
-        let n = self.work.count;
-        let mean = self.response_s / self.work.units;
-        let squared = (self.squares / n - mean * mean) / (mean * mean) * n / (n - 1.0);
-        (n >= 5.0 && squared.is_finite()).then(|| squared.max(0.0))
-    }
-
-    pub fn counted(&self) -> f64 {
-        self.ended_units / (self.until.since(self.began).as_secs_f64() - self.idle_s).max(0.0)
-    }
-
-    /// Seconds that the requests of the round which have not ended have been open, in all.
-    pub fn open_s(&self) -> f64 {
-        (self.exposure_s - self.response_s).max(0.0)
-    }
-
-    /// Seconds that open requests add to the response times of those that ended.
-    pub fn censored_s(&self) -> f64 {
-        self.open_s().min(self.response_s) * self.variation().unwrap_or(0.0).min(1.0)
+    /// Learned units per second; `None` before any time with a backlog.
+    pub fn units_per_s(&self) -> Option<f64> {
+        (self.busy_s > 0.0).then(|| self.ended_units / self.busy_s)
     }
 }
