@@ -174,6 +174,7 @@ impl Bottleneck {
         let Some(units_per_s) = round.units_per_s().filter(|_| round.work.count >= 1.0) else { return };
         let n = (round.limit - self.long_lived.level).max(1.0);
         let Work { count, units, .. } = round.work;
+        // For exponential service (φ = 1) the mean under censoring, for constant service that of the ended.
         let sent_in_it = self.under_way.open(now).filter(|open| open.sent >= round.began);
         let open_s = sent_in_it.map(|open| open.count * open.mean_s).sum::<f64>().min(round.response_s);
         let response_s = round.response_s + phi.min(1.0) * open_s;
